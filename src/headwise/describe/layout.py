@@ -34,8 +34,10 @@ NAMED_COLOURS = {
     "black": (0, 0, 0), "grey": (128, 128, 128), "light grey": (215, 215, 215), "blue": (31, 119, 180), "red": (214, 39, 40),
     "orange": (255, 127, 14), "green": (44, 160, 44), "purple": (148, 103, 189), "brown": (140, 86, 75),
     "pink": (227, 119, 194), "cyan": (23, 190, 207), "olive": (188, 189, 34), "ochre": (194, 144, 43),
+    "dark grey": (61, 61, 61), "dark red": (163, 58, 92), "dark orange": (181, 80, 11),
 }  # fmt: skip
 MAX_TITLES = 12
+MAX_KINDS = 3  # of axes
 NUMBER = re.compile(r"−?\d+(?:,\d{3})*(?:\.\d+)?")
 
 
@@ -57,8 +59,8 @@ def with_layout(words: Description, figure: Figure) -> Description:
 def colour_name(colour: str) -> str:
     """The nearest of a few plain names.
 
-    >>> colour_name("#1f77b4"), colour_name("#31688e"), colour_name("#dcdcdc")
-    ('blue', 'blue', 'light grey')
+    >>> colour_name("#1f77b4"), colour_name("#31688e"), colour_name("#dcdcdc"), colour_name("#3d3d3d")
+    ('blue', 'blue', 'light grey', 'dark grey')
     """
     red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
 
@@ -93,27 +95,32 @@ def _panels(writer: Writer, figure: Figure) -> Iterator[str]:
 
 
 def _axes(writer: Writer, figure: Figure) -> Iterator[str]:
-    """The axes of each kind of panel, once for those that share them."""
-    said = []
+    """The axes of each kind of panel, once for those that share them; where panels differ, each by its title."""
+    titles: dict[str, list[str]] = {}  # what is said of the axes -> the panels that have them
     for panel in figure.panels:
         if isinstance(panel, Tiles):
             order = f", {panel.column_name.lower()} across, {panel.row_name.lower()} down" if panel.column_name else ""
-            said.append(
-                f"{writer.label(str(len(panel.names)))} tiles, {writer.label(str(panel.columns))} to a row{order}"
-            )
+            count = len(panel.names)
+            tiles = f"{writer.label(str(count))} {'tile' if count == 1 else 'tiles'}"
+            text = f"{tiles}, {writer.label(str(panel.columns))} to a row{order}"
         elif isinstance(panel, Heatmap | CategoryMap):
-            said.append(f"{_cells(writer, panel.x, 'x')}, {_cells(writer, panel.y, 'y')}")
+            text = f"{_cells(writer, panel.x, 'x')}, {_cells(writer, panel.y, 'y')}"
         elif isinstance(panel, Curves | Scatter):
-            said.append(
-                f"x is {_said(writer, panel.x.name)}, y {_said(writer, panel.y.name)}{' (logarithmic x)' * panel.x.log}"
+            text = (
+                f"x is {_said(writer, panel.x.name)}{' (logarithmic)' * panel.x.log}, y {_said(writer, panel.y.name)}"
             )
         elif isinstance(panel, Intervals):
-            said.append(f"one row per entry, x is {_said(writer, panel.x.name)}")
-    distinct = list(dict.fromkeys(said))
-    if distinct:
-        text = "; ".join(f"{one} (in {writer.label(str(said.count(one)))} panels)" if len(distinct) > 1 and said.count(one) > 1
-                         else one for one in distinct[:3])  # fmt: skip
+            text = f"one row per entry, x is {_said(writer, panel.x.name)}"
+        else:
+            continue
+        titles.setdefault(text, []).append(panel.title or panel.key)
+    if len(titles) == 1:
+        (text,) = titles
         yield f"{text[0].upper()}{text[1:]}."
+        return
+    for text, those in list(titles.items())[:MAX_KINDS]:
+        where = f"{writer.label(str(len(those)))} panels" if len(those) > 1 else _said(writer, those[0])
+        yield f"{where}: {text}."
 
 
 def _cells(writer: Writer, axis: Axis, side: str) -> str:
@@ -174,7 +181,7 @@ def _signs(writer: Writer, figure: Figure) -> Iterator[str]:
 def _meaning(writer: Writer, entry: Category) -> str:
     label = _said(writer, entry.label)
     how = colour_name(entry.colour) if entry.sign in ("square", "dot", "line", "dashed") else entry.sign
-    return f"{label} ({how})"
+    return f"{label} ({how}{', dashed' if entry.sign == 'dashed' else ''})"
 
 
 def _has_holes(panel: Panel) -> TypeGuard[Heatmap | CategoryMap | Tiles]:

@@ -93,7 +93,7 @@ def test_the_headline_says_whether_the_probe_finds_more_than_the_question(
     dataset: xr.Dataset, words: Description
 ) -> None:
     within = float(dataset["nested_within"].sel(site="mlp_in"))
-    assert words.short().endswith(f"Among alike questions {within:.3g}: more than the question reveals.")
+    assert words.short().endswith(f"Among similar questions {within:.3g}: more than the question reveals.")
     assert "still more than the question reveals" in words.interpretation[1]
     weak = describe("probing", dataset.assign(nested_within_low=dataset["nested_within_low"] - 0.2))
     assert weak.short().endswith("not shown to be more than the question reveals.")

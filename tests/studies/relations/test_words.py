@@ -227,3 +227,10 @@ def test_the_papers_relations_stand_next_to_ours() -> None:
     assert "not among its twenty" in text
     old = ds.drop_vars(["null_heads", "null_heads_published"])
     assert "was not counted by the version that made this map" in describe("relations", old).text()
+
+
+def test_a_shuffle_that_classifies_as_many_heads_is_no_finding(relations: xr.Dataset) -> None:
+    some = int((counts(relations) > 0).sum())
+    for many, like in ((some, "no more heads than by chance"), (some - 1, "some heads hold relations")):
+        changed = relations.assign(null_heads=relations["null_heads"] * 0 + many)
+        assert like in describe("relations", changed).interpretation[0]

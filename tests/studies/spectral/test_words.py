@@ -200,13 +200,16 @@ def test_the_lead_says_whether_heads_give_away_more_than_the_question(
         in against
     )
     assert {
-        "more than chance.": "the heads give away something about the error that the question does not",
+        "more than chance.": "they give away something about the error that these strata do not",
         "which length may explain.": "which the length of the answer may explain",
         "not more than chance.": "no sign that the heads give away more about the error than the question does",
     }[verdict] in against
     # more heads than with labels permuted within strata count as well, and a q just under 0.05 in one of two maps does not
     spectral["null_p_within"].loc[{"part": "whole", "feature": "laplacian"}] = 0.01
     assert "not more than chance" not in describe("spectral", spectral).short()
+    if not within:  # no single head: what is more than chance is their number
+        spectral["null_p_strict"].loc[{"part": "whole", "feature": "laplacian"}] = 0.01
+        assert describe("spectral", spectral).short().endswith("in 0 and 0, though more have p < 0.05 than by chance.")
     spectral["null_p_within"][:], spectral["q_within"][:] = 0.6, 0.04
     assert "not more than chance" in describe("spectral", spectral).short()
 
@@ -231,9 +234,10 @@ def test_no_difference_is_reported_as_none(make_spectral: Callable[..., xr.Datas
         "That is not more than chance" in line and line.endswith("It is not significant.") for line in words.detail[:2]
     )
     text = words.text()
+    assert "of the heads with q < 0.05" not in text  # there are none
     for claim in ("differ most", "form clusters", "Jaccard", "rank correlation", "third of the layers"):
         assert claim not in text
-    assert words.interpretation[0].startswith("It reads like this: attention does not reveal errors here")
+    assert words.interpretation[0].startswith("It reads like this: no sign here that attention reveals errors")
     assert not HEAD.search(text)
 
 

@@ -1,5 +1,6 @@
 """The streaming study on planted readings whose answer is known, and its reader against the definitions."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -7,12 +8,13 @@ import pytest
 import torch
 import xarray as xr
 from planted import planted_profile_model
-from synthetic.streaming import planted_beginnings
+from synthetic.streaming import planted_beginnings, streaming_dataset
 
 from headwise.instruments.answer_rows import ROW_STATISTICS
 from headwise.probes.running_scores import LOGPROB_MEAN, LOGPROB_MIN
 from headwise.seam import Structure
 from headwise.stats.conformal import false_alarm_threshold
+from headwise.studies import present
 from headwise.studies.streaming import measure
 from headwise.studies.streaming.figure import figure
 from headwise.studies.streaming.spec import SHARES, StreamingOptions
@@ -142,3 +144,12 @@ def test_figures_have_the_numbers(options: dict[str, Any]):
     drawn = figure(dataset, **options)
     keys = {panel.key for panel in drawn.panels}
     assert ({"growth", "gain", "legend"} <= keys) is not options.get("heads", False)
+
+
+def test_the_layout_names_the_axes_of_every_panel_and_tells_the_colours_apart():
+    (layout, *_) = present.describe("streaming", streaming_dataset()).axes
+    assert "As the answer grows: x is Share of the answer written (%), y AUROC." in layout
+    assert "Gain over min log-probability: one row per entry, x is AUROC difference." in layout
+    entries = layout.partition("Legend (")[2].partition("): ")[2]
+    colours = re.findall(r"\(([^()]*)\)", entries)
+    assert len(colours) == 7 and len(set(colours)) == 7

@@ -75,7 +75,7 @@ def headline(writer: Writer, probing: ProbingAccessor) -> str:
         return "What the question alone reveals is not controlled for."
     within = writer.number(probing.nested_within()[0], "within headline")
     verdict = "more" if probing.beats_question() else "not shown to be more"
-    return f"Among alike questions {within}: {verdict} than the question reveals."
+    return f"Among similar questions {within}: {verdict} than the question reveals."
 
 
 def against(writer: Writer, probing: ProbingAccessor) -> Iterator[str]:
@@ -85,11 +85,11 @@ def against(writer: Writer, probing: ProbingAccessor) -> Iterator[str]:
     else:
         within = with_ends(writer, probing.nested_within(), "within headline")
         verdict = (
-            "still more than the question reveals"
+            "more than the question alone reveals"
             if probing.beats_question()
-            else "no more is shown than the question reveals"
+            else "not shown to be more than the question alone reveals"
         )
-        yield f"among questions that are alike the best cell has {within}: {verdict}"
+        yield f"among similar questions the best cell has {within}: {verdict}"
     gain = probing.row(BEST_CELL, "table_gain")
     if gain is not None and gain[1] <= 0:
         difference = with_ends(writer, gain, "gain headline")

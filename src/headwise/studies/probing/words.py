@@ -37,8 +37,9 @@ BEST_HEAD = "Probe, best head"
 
 
 def _cell(writer: Writer, cell: BestCell) -> str:
-    """``layer 20 at exact_answer_last``."""
-    return f"layer {writer.number(cell.layer, 'edge')} at {cell.token}"
+    """``layer 20 at exact_answer_last``, ``layer 3 at the last token``."""
+    place = "the last token" if cell.token == "-1" else cell.token
+    return f"layer {writer.number(cell.layer, 'edge')} at {place}"
 
 
 # ---- overview and axes ----------------------------------------------------------------------------------------------
@@ -408,7 +409,7 @@ def _interpretation(writer: Writer, probing: ProbingAccessor) -> Iterator[str]:
     )
     if not probing.beats_chance():
         yield from reading(
-            "nothing that a linear probe could read tells wrong from correct answers",
+            "no linear probe here separates wrong from correct answers",
             [table_words.power(writer, probing)],
             decide,
         )
@@ -417,9 +418,9 @@ def _interpretation(writer: Writer, probing: ProbingAccessor) -> Iterator[str]:
     value = writer.number(best.value, "value best headline")
     exact = [means[token] for token in means if token.startswith("exact_answer")]
     rest = [means[token] for token in means if not token.startswith("exact_answer")]
-    where = "the model writes down that it errs where it gives the answer"
+    where = "the model's state at its answer tells that the answer is wrong"
     if not best.token.startswith("exact_answer") or not exact or fmean(exact) < fmean(rest) + MIN_DIFFERENCE:
-        where = "that the model errs can be read over the whole text, not only where it gives the answer"
+        where = "the model's state tells over the whole text, not only at the answer, that the answer is wrong"
     yield from reading(
         f"{where} (best cell {value} in {_cell(writer, best)})", table_words.against(writer, probing), decide
     )

@@ -289,7 +289,7 @@ def _interpretation(writer: Writer, profile: ProfileAccessor) -> Iterator[str]:
     most = (
         "most heads rest on the first token"
         if over.share > HALF
-        else "most heads have something to attend to in the text"
+        else "at least half of the heads attend to the text more than to its first token"
     )
     few = (
         f", and few have a role that one statistic shows ({listed(named)})"
@@ -306,7 +306,7 @@ def _interpretation(writer: Writer, profile: ProfileAccessor) -> Iterator[str]:
             rank = writer.fixed(rho, "correlation sink norm_ratio")
             against.insert(0, f"weight on the first token and the norm of what a head writes have a rank correlation of {rank}"
                               f"{', so heads at rest do write less' if rho < 0 else ', so these heads do write'}")  # fmt: skip
-    yield from reading(f"{most} ({share} put over half of their weight there){few}", against, narrator.ABLATE)
+    yield from reading(f"{most} ({share} put over half of their weight on that token){few}", against, narrator.ABLATE)
 
 
 def _headline(writer: Writer, profile: ProfileAccessor) -> str:

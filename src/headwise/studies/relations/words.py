@@ -372,7 +372,11 @@ def _interpretation(writer: Writer, reading: RelationsAccessor) -> Iterator[str]
     share = writer.percent(some / reading.total, "classified-share")
     if not some:
         yield from hedged(
-            f"no head computes one of these relations by its weights alone ({share} classified)", [], _DECIDE
+            f"no head passes for one of these relations by its weights alone ({share} classified)",
+            [
+                "relations of several tokens, and those that a head computes together with others, cannot be seen in this way"
+            ],
+            _DECIDE,
         )
         return
     where = maps.depth_trend((reading.counts > 0).astype(float).where(reading.measured))
@@ -389,7 +393,10 @@ def _interpretation(writer: Writer, reading: RelationsAccessor) -> Iterator[str]
         against.append(f"only {writer.count(beyond, 'beyond-null')} have a score above each of its own shuffles")
     if "copied_score" in reading.dataset and (names := list(reading.copied())):
         against.append(f"mere copying would pass for {writer.count(len(names), 'copied', 'relation')}")
-    yield from hedged(f"some heads hold relations in their weights ({share} classified){third}", against, _DECIDE)
+    like = "some heads hold relations in their weights"
+    if "null_heads" in reading.dataset and some <= int(reading.dataset["null_heads"].max()):
+        like = "no more heads than by chance map words of a relation"
+    yield from hedged(f"{like} ({share} classified){third}", against, _DECIDE)
 
 
 _DECIDE = "see whether the scores hold in texts, and what ablating these heads costs (study relation_validation)"

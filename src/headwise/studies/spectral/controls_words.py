@@ -29,8 +29,12 @@ def headline(writer: Writer, data: SpectralAccessor) -> str:
     if not tested:
         return _same_length_headline(writer, data)
     counts = listed(writer.count(data.under(key, "q_within").count, f"under q_within {key}") for key in tested)
-    verdict = {"nothing": "not more than chance", "length": "which length may explain", "more": "more than chance"}
-    return f"; among similar questions ({kind(data, 'within')}) in {counts}, {verdict[_verdict(data, tested)]}"
+    verdict = {"nothing": "not more than chance", "length": "which length may explain", "more": "more than chance"}[
+        _verdict(data, tested)
+    ]
+    if verdict == "more than chance" and not _single_heads(data, tested, "within"):
+        verdict = f"though more have p < {writer.number(ALPHA, 'constant')} than by chance"
+    return f"; among similar questions ({kind(data, 'within')}) in {counts}, {verdict}"
 
 
 def _verdict(data: SpectralAccessor, keys: Sequence[str]) -> str:
@@ -53,7 +57,7 @@ def against(writer: Writer, data: SpectralAccessor, found: Sequence[str]) -> Ite
     stays = [(key, stay) for key in found if (stay := data.retained(key)) is not None and data.under(key, "q").count]
     if stays:
         left.append(f"{listed(writer.count(stay, f'stay {key}') for key, stay in stays)} remain at equal length")
-    if left:
+    if left and any(data.under(key, "q").count for key in found):
         yield f"of the heads with q < {writer.number(ALPHA, 'constant')}, {'; '.join(left)}"
     if not tested:
         yield "what the question alone explains was not controlled for"
@@ -61,7 +65,7 @@ def against(writer: Writer, data: SpectralAccessor, found: Sequence[str]) -> Ite
     yield {
         "nothing": "that is no sign that the heads give away more about the error than the question does",
         "length": "beyond the question the heads give away something, which the length of the answer may explain",
-        "more": "still, that is more than chance: the heads give away something about the error that the question does not",
+        "more": "still, more heads differ than by chance: they give away something about the error that these strata do not",
     }[_verdict(data, tested)]
 
 
@@ -80,9 +84,15 @@ def _finds(data: SpectralAccessor, keys: Sequence[str], name: str) -> bool:
     """Whether the maps together show more than chance at 5 %: a single head, or more heads than with labels permuted within
     strata; the level is shared between both criteria and all maps.
     """
-    smallest = [float(data.map(key, f"q_{name}").min()) for key in keys if data.has(key, f"q_{name}")]
-    smallest += [data.level(key, f"null_p_{name}") for key in keys if data.has(key, f"q_{name}")]
-    return any(value < ALPHA / len(smallest) for value in smallest)
+    tested = [key for key in keys if data.has(key, f"q_{name}")]
+    more = any(data.level(key, f"null_p_{name}") < ALPHA / (2 * len(tested)) for key in tested)
+    return more or _single_heads(data, keys, name)
+
+
+def _single_heads(data: SpectralAccessor, keys: Sequence[str], name: str) -> bool:
+    """Whether single heads differ, at the level that `_finds` gives to this criterion."""
+    tested = [key for key in keys if data.has(key, f"q_{name}")]
+    return any(float(data.map(key, f"q_{name}").min()) < ALPHA / (2 * len(tested)) for key in tested)
 
 
 def kind(data: SpectralAccessor, name: str) -> str:

@@ -433,15 +433,15 @@ def _interpretation(writer: Writer, data: SpectralAccessor) -> Iterator[str]:
     level = writer.number(ALPHA, "constant")
     if not found:
         names = listed(data.label(key) for key in data.pair)
-        like = f"attention does not reveal errors here: {names} differ in no head"
+        like = f"no sign here that attention reveals errors: {names} are not shown to differ in any head"
     else:
         most = max(found, key=lambda key: data.under(key, "q").share)
         share = writer.percent(data.under(most, "q").share, f"under-percent q {most}")
         wide = data.under(most, "q").share > WIDESPREAD
         what = (
-            "a wrong answer changes the whole text that heads read"
+            "attention over the whole text differs when the answer is wrong"
             if wide
-            else "some heads read wrong answers differently"
+            else "some heads attend differently when the answer is wrong"
         )
         like = f"{what} ({share} of the heads with q < {level} for {data.label(most)})"
     yield from reading(like, controls_words.against(writer, data, found), controls_words.decide(writer, data))
