@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import struct
+import tracemalloc
 import zipfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -240,6 +242,20 @@ def test_a_zip_that_declares_more_than_there_is_memory_is_refused(tmp_path, monk
     path = archive(tmp_path / "a.eval", {"header.json": HEADER, "samples/1.json": "0" * 10**6})
     monkeypatch.setattr(evaluation_logs, "room_for", lambda size: size < 10**6)
     assert "more than there is memory" in refusal(path)
+
+
+def test_an_entry_that_unpacks_to_more_than_it_declares_is_not_unpacked(tmp_path):
+    """64 MB of blanks in an entry that declares 100 bytes."""
+    packed = archive(tmp_path / "honest.eval", {"header.json": {"eval": {"model": "m" + " " * 2**26}}})
+    with zipfile.ZipFile(packed) as file:
+        size = file.getinfo("header.json").file_size
+    content = packed.read_bytes().replace(struct.pack("<L", size), struct.pack("<L", 100))
+    (tmp_path / "bomb.eval").write_bytes(content)
+    tracemalloc.start()
+    assert "cannot be unpacked" in refusal(tmp_path / "bomb.eval")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**23
 
 
 def test_an_entry_that_unpacks_to_more_than_it_declares_is_refused(tmp_path):

@@ -428,7 +428,8 @@ def _inspect_samples(path: Path, entries: Mapping[str, zipfile.ZipInfo]) -> Iter
 def _content(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> bytes:
     """An entry, unpacked."""
     if info.compress_type != ZSTANDARD or hasattr(zipfile, "ZIP_ZSTANDARD"):
-        return archive.read(info)
+        with archive.open(info) as entry:
+            return entry.read(info.file_size)  # `archive.read` would unpack up to 1 GiB before it looks at this size
     packed = copy.copy(info)  # read as if it were not packed
     packed.compress_type, packed.file_size = zipfile.ZIP_STORED, info.compress_size
     packed.CRC = None  # type: ignore[assignment]  # zipfile then has nothing to compare
