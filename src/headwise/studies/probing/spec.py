@@ -350,7 +350,7 @@ PROBING = DatasetSpec(
     },
     variants=(
         FigureVariant("tokens", "Layers and tokens", {"kind": "tokens"}),
-        FigureVariant("within", "Like questions only", {"kind": "within"}),
+        FigureVariant("within", "Similar questions", {"kind": "within"}),
         FigureVariant("heads", "Heads", {"kind": "heads"}),
         FigureVariant("transfer", "Other topics", {"kind": "transfer"}),
         FigureVariant("table", "Probes and baselines", {"kind": "table"}),
