@@ -334,7 +334,8 @@ def _words(family: str, cell: Cell | None, sentences: dict[str, int]) -> str:
 def _general(sentence: str, family: str) -> str:
     """A refusal without the name of its family, so that equal ones share a line."""
     for name in (f"{family} ({family})", repr(family), family):
-        sentence = sentence.replace(f"{name}:", "").replace(name, "this family")
+        sentence = sentence.replace(f"{name}:", "").replace(f"{name}_text", name).replace(name, "this family")
+        sentence = sentence.replace("a this family model", "a model of this family")
     return sentence.strip()
 
 
@@ -351,20 +352,19 @@ _HEADING = """# Supported families
 <!-- made by benchmarks/support.py -->
 
 Every cell is measured: `headwise check` on a tiny random model of the family, built from its own config class, for each
-version of transformers and each quantisation. The table speaks of the architecture; `headwise check MODEL` does the
-same for your weights, in seconds.
+version of transformers and each quantisation. The table is about architectures; `headwise check MODEL` checks your own
+weights, in seconds.
 
 - A number is the largest error of the check's lines. Attention statistics, rows of decode steps and head outputs are
   compared with the family's own eager attention weights in float64, logits with those of eager attention.
 - An asterisk: some layers have no heads (linear attention, Mamba, convolutions). They are named and left out.
-- "No" is a refusal; the sentence is below the table. A dash was not tried.
+- "No" is a refusal; the number in brackets leads to its sentence below the table. A dash: not tried.
 
 Families are the model types that `transformers` lists as causal language models, or as models that write text from
 images, whose decoder is read. Encoders among them are refused as such; of families with an encoder and a decoder, the
-decoder alone is built where transformers has it. Columns may end early: they hold what was
-measured. Versions below 5.13 are shown for comparison; [the package needs 5.13](compatibility.md).
-[Quantised models](tutorials/quantised.md) explains those of quantised weights (torchao int8wo, the others by
-bitsandbytes and optimum-quanto).
+decoder alone is built where transformers has it. Versions below 5.13 are shown for comparison; [the package needs
+5.13](compatibility.md). The quantised columns (int8 and nf4 by bitsandbytes, int8wo by torchao, quanto4 by
+optimum-quanto) are explained in [quantised models](tutorials/quantised.md); few families were measured in them.
 """
 
 
