@@ -103,6 +103,8 @@ def test_no_shift_is_said_to_be_none(written):
     assert not report.found.drifted and "No drift was found: none of 5 tests has q < 0.05." in words
     assert "In none of 4 windows" in words and "calibrate on new ones" not in words
     assert report.to_dict()["began"] is None
+    short = describe_drift(drift_report(*(read_log(written(f"{n}.jsonl", rows(40, seed=n))) for n in (5, 6))))
+    assert not short.observations  # one window is the whole log
 
 
 def test_what_the_reference_lacks_is_reported_without_a_test(written):

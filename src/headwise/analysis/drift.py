@@ -146,7 +146,8 @@ def describe_drift(report: DriftReport) -> Description:
     for quantity in SHARES:
         if quantity not in tested:
             writer.add("detail", _share_alone(writer, report, quantity))
-    writer.add("observations", _beginning(writer, report))
+    if len(report.found.p) > 1:
+        writer.add("observations", _beginning(writer, report))
     for caveat in _caveats(report):
         writer.add("caveats", caveat)
     return writer.finish(headline)

@@ -74,7 +74,7 @@ def _heads(writer: Writer, dataset: xr.Dataset, prefix: str) -> str:
         far = strongest(abs(one["effect"] - 0.5), 1)
         head = f" (most {far[0].name})" if plain and far else ""
         label = one["label"].item()
-        counts = f"{writer.count(plain, f'{prefix} {statistic}')} heads{head}"
+        counts = f"{writer.count(plain, f'{prefix} {statistic}', 'head')}{head}"
         parts.append(
             f"{label} {counts}, {writer.count(within, f'{prefix} {statistic} within')} among similar questions"
         )
