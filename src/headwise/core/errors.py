@@ -119,11 +119,14 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     "Did you mean 'profile'? Known: profile, spectral."
     >>> did_you_mean("xyz", ["profile"])
     'Known: profile.'
+    >>> did_you_mean("xyz", ["RAUQ", "Log-probability, min"])  # quoted where a name has a comma
+    "Known: 'Log-probability, min', 'RAUQ'."
     """
     known = sorted(known)
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     guess = f"Did you mean {close[0]!r}? " if close else ""
-    return f"{guess}Known: {', '.join(known)}."
+    listed = map(repr, known) if any("," in one for one in known) else known
+    return f"{guess}Known: {', '.join(listed)}."
 
 
 LONGEST_REASON = 300  # characters
