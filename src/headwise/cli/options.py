@@ -106,8 +106,8 @@ StudiesOption = Annotated[
     str | None,
     typer.Option(
         "--studies",
-        help="Comma-separated names, such as profile,spectral. Default: all except samples, transfer, causal, "
-        "causal_answers, circuits and sparsity, which take long.",
+        help="Comma-separated names, such as profile,spectral. Default: all but those that take long; headwise studies lists "
+        "both.",
     ),
 ]
 DataOption = Annotated[

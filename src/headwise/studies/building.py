@@ -67,8 +67,8 @@ def build(
 
     Args:
         model: what `load` takes or gave; None is the default model.
-        studies: names, or study objects such as ``hw.studies.Profile(period=64)``; None: all but samples, transfer,
-            circuits and sparsity, which take long.
+        studies: names, or study objects such as ``hw.studies.Profile(period=64)``; None: all but those that take
+            long (`default_studies`; ``headwise studies`` lists both).
         data: texts, or a file of them; None: the packaged ones, as for the three that follow.
         questions: questions, a file of them, or the name of a known set.
         limit: at most so many questions, evenly over topics; None: all.

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from headwise.atlas import Atlas
 from headwise.core.dims import DETECTOR, SHARE
 from headwise.core.errors import AtlasError, DataError, did_you_mean
+from headwise.model import Model
 from headwise.probes.detector import SEEN, Detector
 from headwise.probes.running_scores import LOGPROB_MIN, UNFITTED, RunningDetector, RunningScore
 from headwise.probes.stacking import Platt
@@ -133,6 +135,18 @@ def known_scores(atlas: Atlas) -> dict[str, WatchedScore]:
 
 def _maker(detector: Detector, name: str) -> Callable[[], RunningScore]:
     return lambda: RunningDetector(detector, name)
+
+
+def refuse_other_model(atlas: Atlas, study: str, model: Model, *, digest: Any = None) -> None:
+    """Refuse a model that is not the one a study's scores were fitted on; ``digest``: of its weights, where a file has it."""
+    own, given = atlas.provenance(study).model, model.identity()["digest"]
+    digest = digest or own.get("digest")
+    if digest != given:
+        raise AtlasError(
+            f"the scores in {atlas.location} were fitted on {own.get('id')} ({digest}), and this model is {model.id} "
+            f"({given}); they are valid for their own model only; give that model with --model, or build an atlas of this "
+            f"one with headwise build --studies {study}"
+        )
 
 
 def stored_detector(atlas: Atlas, study: str, file: str) -> Detector:

@@ -43,7 +43,7 @@ from headwise.studies.spectral import detection
 from headwise.studies.spectral import measure as spectral
 from headwise.studies.spectral.spec import SpectralOptions
 from headwise.studies.streaming import measure as streaming
-from headwise.watching.fitted import STUDY, stored_detector
+from headwise.watching.fitted import STUDY, refuse_other_model, stored_detector
 from headwise.watching.generation import HEADS_NAMED, Prompt
 from headwise.watching.watcher import Watch, watch
 
@@ -174,13 +174,7 @@ class AnswerScorer:
         detector = stored_detector(found, "spectral", detection.DETECTOR_FILE)
         origin = found.provenance("spectral")
         loaded = load(origin.model["id"] if model is None else model)
-        digest = loaded.identity()["digest"]
-        if digest != detector.about_.get("digest"):
-            raise AtlasError(
-                f"the detector in {found.location} was fitted on {origin.model['id']} ({detector.about_.get('digest')}), "
-                f"and this model is {loaded.id} ({digest}); a detector is valid for its own model only; give that "
-                "model with --model, or build an atlas of this one with headwise build --studies spectral"
-            )
+        refuse_other_model(found, "spectral", loaded, digest=detector.about_.get("digest"))
         return cls(loaded, detector, _asked(found))
 
     @property

@@ -40,7 +40,7 @@ from headwise.seam import observe
 from headwise.stats.conformal import Threshold
 from headwise.studies.answers.endings import ending
 from headwise.studies.decoding import DecodedTokens, PrefixCachedDecoder
-from headwise.watching.fitted import STUDY, WatchedScore, known_scores, watchable
+from headwise.watching.fitted import STUDY, WatchedScore, known_scores, refuse_other_model, watchable
 from headwise.watching.generation import Answers, Finished, Prompt, Stream, TokenScore
 
 Action = Literal["flag", "stop", "abstain"]
@@ -362,7 +362,7 @@ def watch(
     else:
         atlas = detector if isinstance(detector, Atlas) else Atlas.open(os.fspath(detector))
         known = known_scores(atlas)
-        _check_model(atlas, loaded)
+        refuse_other_model(atlas, STUDY, loaded)
         if score is not None and score not in known:
             raise DataError(f"The atlas has no score {score!r} that can be watched. {did_you_mean(score, known)}")
         watched = known[score] if score is not None else next(iter(known.values()))
@@ -384,14 +384,4 @@ def _check_shape(watched: WatchedScore, model: Model) -> None:
         raise AtlasError(
             f"the detector of {watched.name!r} is of {running.shape[1]} layers x {running.shape[2]} heads, and {model.id} has "
             f"{shape[0]} x {shape[1]}; build the study again with headwise build --studies {STUDY}"
-        )
-
-
-def _check_model(atlas: Atlas, model: Model) -> None:
-    own, given = atlas.provenance(STUDY).model, model.identity()
-    if own.get("digest") != given["digest"]:
-        raise AtlasError(
-            f"the scores in {atlas.location} were fitted on {own.get('id')} ({own.get('digest')}), and this model is "
-            f"{model.id} ({given['digest']}); they are valid for their own model only; build an atlas of this one with "
-            f"headwise build --studies {STUDY}"
         )
