@@ -17,7 +17,7 @@ from headwise.live import LiveSession
 from headwise.model import load
 from headwise.server import bind_socket, create_app, url_of
 from headwise.server.serving import ExplorerServer
-from headwise.studies import build
+from headwise.studies import CausalOptions, build
 
 
 @pytest.fixture(scope="session")
@@ -41,6 +41,15 @@ def scored_atlas(model: Any, tmp_path_factory: Any) -> Path:
     questions = write(folder / "answers.jsonl", rows(60))
     build(model, ["profile", "streaming"], data=tiny_passages(6), questions=questions, output=folder / "scored")
     return folder / "scored"
+
+
+@pytest.fixture(scope="session")
+def causal_atlas(model: Any, tmp_path_factory: Any) -> Path:
+    """An atlas that says what the loss rises by without each head. Tests only read it."""
+    folder = tmp_path_factory.mktemp("causal") / "causal"
+    few = CausalOptions(prompts=6, tokens=12, ranking=2, questions=0)
+    build(model, ["causal"], data=tiny_passages(10), output=folder, options={"causal": few})
+    return folder
 
 
 @pytest.fixture(scope="session")

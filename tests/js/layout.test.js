@@ -77,7 +77,17 @@ test("long labels are truncated at a word, and text wraps", () => {
 test("the last tick of an axis has room beyond the end of the axis", () => {
   const axisOf = (high) => ({name: "", labels: [], low: 0, high, log: false});
   const curve = {label: "", colour: "#000000", style: "line", x: [0, 1], y: [0, 1], low: null, high: null};
-  const curves = (high) => ({type: "Curves", key: "c", title: "", subtitle: "", x: axisOf(high), y: axisOf(1), curves: [curve], guides: [], scale: ""});
+  const curves = (high) => ({
+    type: "Curves",
+    key: "c",
+    title: "",
+    subtitle: "",
+    x: axisOf(high),
+    y: axisOf(1),
+    curves: [curve],
+    guides: [],
+    scale: "",
+  });
   const room = (high) => {
     const {slots, widths} = layoutFigure(figure([curves(high)], 1), 400, "sans");
     return widths[0] - slots[0].box.x - slots[0].box.width;

@@ -486,12 +486,30 @@ interface Effect {
 
 type ControlEffect = Effect & {heads: Factors};
 
+interface StoredEffect {
+  head: string;
+  effect: number | null;
+  effect_low: number | null;
+  effect_high: number | null;
+  q: number | null;
+  exact: boolean;
+  rank: number | null;
+  heads: number;
+  excess: number | null;
+  excess_low: number | null;
+  excess_high: number | null;
+  answer: number | null;
+  answer_low: number | null;
+  answer_high: number | null;
+}
+
 interface WhatIfResult {
   before: Continuation;
   after: Continuation;
   effect: Effect;
   controls: ControlEffect[];
   controls_at_least: number;
+  stored: StoredEffect[];
   logprob: number | null;
   logprob_after: number | null;
   changes: Factors;

@@ -7,12 +7,15 @@ import numpy as np
 import pytest
 import torch
 from planted import PLANTED
+from synthetic.causal import causal_dataset
 from wire_maps import opened, plain
 
+from headwise.atlas import Atlas
 from headwise.core.cancellation import Cancelled, CancelToken
 from headwise.core.errors import DataError
 from headwise.interventions import ScaleHeads
 from headwise.live import LiveSession
+from headwise.live.effects import stored_effects
 from headwise.seam import observe
 
 TEXT = "the old river house door was light and the rain in the garden"
@@ -189,3 +192,24 @@ def test_what_takes_too_long_is_stopped(session):
     cancel.start()
     with pytest.raises(Cancelled, match="longer than 0 seconds"):
         session.run(TEXT, mode="text", cancel=cancel)
+
+
+def test_stored_effects_are_those_of_the_same_weights(session, tmp_path):
+    causal = causal_dataset(3, 4)
+    origin = json.loads(causal.attrs["provenance"])
+    run = session.run(TEXT, mode="text", max_new_tokens=1)
+    for digest, count in ((session.model.identity()["digest"], 2), ("another", 0)):
+        atlas = Atlas.create(tmp_path / digest)
+        atlas.add(
+            "causal",
+            causal.assign_attrs(provenance=json.dumps({**origin, "model": {**origin["model"], "digest": digest}})),
+        )
+        found = session.what_if(run["id"], {"L1H1": 0.0, "L2H0": 0.0}, draws=0, atlas=tmp_path / digest)["stored"]
+        assert len(found) == count
+        json.dumps(found, allow_nan=False)
+    (first, _), one = stored_effects(causal, ["L1H1", "L2H0"]), causal.sel(ablation="mean", layer=1, head=1)
+    every, answer = one.sel(token_class="all"), one.sel(token_class="answer")
+    assert first["head"] == "L1H1" and first["rank"] == 1 and first["heads"] == 4 and first["exact"]
+    assert first["effect"] == pytest.approx(float(every["effect"])) and first["effect_low"] < first["effect"]
+    assert first["answer"] == pytest.approx(float(answer["effect"]), rel=1e-5)
+    assert stored_effects(causal, ["L9H0"]) == []

@@ -8,6 +8,7 @@ import pytest
 from chromium import watched
 from explorer import Slow, Stepwise, until
 
+from headwise.atlas import Atlas
 from headwise.server import create_app
 
 TEXT = "the old river house door the old river <script>alert(1)</script> house"
@@ -95,6 +96,20 @@ def test_a_head_is_switched_off_and_the_next_token_changes(opened):
     assert "5 random draws" in control and "this KL of the next token, at the prompt’s end" in control
     opened.click("text=Show all maps with these changes")
     opened.wait_for_selector("text=The model below has L0H1 off")
+
+
+def test_a_head_that_is_switched_off_shows_what_the_atlas_measured_without_it(page, running, causal_atlas, session):
+    page.goto(f"{running(create_app([causal_atlas], open_session=lambda: session))}causal/live?heads=L1H2:0")
+    page.wait_for_selector("#prompt")
+    run(page, TEXT)
+    page.click("text=Run with these heads scaled")
+    page.wait_for_selector(".live-stored")
+    causal = Atlas.open(causal_atlas)["causal"].sel(ablation="mean", token_class="all", layer=1, head=2)
+    (row,) = page.locator(".live-stored tbody tr").all_inner_texts()
+    assert row.startswith("L1H2") and f"{int(causal['rank'])} of 4" in row and " to " in row
+    assert ("(estimated)" in row) == (str(causal["checked"].values) == "")
+    assert "not measured" in row  # no questions in this atlas
+    assert "nats per token" in page.locator(".live-stored").inner_text()
 
 
 def test_a_question_is_answered_and_scored_with_its_heads(opened):

@@ -43,6 +43,7 @@ def test_a_look_a_map_and_a_change(live, session):
     asked = {"run": result["id"], "changes": {"L1H2": 0.0}, "draws": 2}
     last = lines(live.post("/api/small/live/what_if", json=asked))[-1]
     assert last["result"]["effect"]["kl"] > 0 and len(last["result"]["controls"]) == 2
+    assert last["result"]["stored"] == []  # this atlas has no study causal
     assert last["result"]["effect"] == session.what_if(result["id"], {"L1H2": 0.0}, draws=0)["effect"]
 
 

@@ -8,25 +8,30 @@ With p the next-token distribution and p' the one with heads scaled,
 0.3 nats means little by itself: nearly every head has some effect. As a control, the same number of other heads is drawn at
 random several times, scaled by the same factors, and measured in the same way.
 
+What one prompt shows may be chance. Where the atlas has the study `causal` of the same model, `stored_effects` says what it
+measured about the same heads over many texts.
+
 Cost: a forward pass over the prompt and one over the answer per state. This module runs no model.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
+import xarray as xr
 from torch import Tensor
 
-from headwise.core.dims import head_name, parse_head
+from headwise.core.dims import ABLATION, HEAD, LAYER, TOKEN_CLASS, head_name, parse_head
 from headwise.core.errors import DataError
 from headwise.interventions.heads import ScaleHeads
-from headwise.live.response_schemas import Effect
+from headwise.live.response_schemas import Effect, StoredEffect, json_number
 from headwise.model import ModelCard
 
 MAX_FACTOR = 10.0
+ALL_TOKENS, GOLD_ANSWERS = "all", "answer"  # classes of the study `causal`
 
 HeadFactors = dict[str, float]  # L12H3 -> factor
 
@@ -100,6 +105,36 @@ def kl_divergence(p: Tensor, q: Tensor) -> Tensor:
     """KL(p || q) of log-probabilities along the last dim, never below 0 by rounding."""
     p, q = p.double(), q.double()
     return (p.exp() * (p - q).nan_to_num(0.0)).sum(dim=-1).clamp(min=0.0)
+
+
+def stored_effects(causal: xr.Dataset, heads: Iterable[str]) -> list[StoredEffect]:
+    """What the study `causal` measured about these heads: on all tokens of its texts, and on gold answers."""
+    one = causal.sel({ABLATION: "mean"}).transpose(..., LAYER, HEAD)
+    every, answer = (one.sel({TOKEN_CLASS: name}) for name in (ALL_TOKENS, GOLD_ANSWERS))
+    in_layer = one["rank"].notnull().sum(HEAD).values
+    found: list[StoredEffect] = []
+    for name in heads:
+        cell = parse_head(name)
+        if not all(index < size for index, size in zip(cell, one["rank"].shape, strict=True)):
+            continue
+
+        def number(values: xr.Dataset, variable: str, at: tuple[int, int] = cell) -> float | None:
+            return json_number(float(values[variable].values[at]))
+
+        rank = number(one, "rank")
+        found.append(
+            {
+                "head": name,
+                "effect": number(every, "effect"), "effect_low": number(every, "effect_low"),
+                "effect_high": number(every, "effect_high"), "q": number(every, "q"),
+                "exact": bool(one["checked"].values[cell] != ""), "rank": None if rank is None else int(rank),
+                "heads": int(in_layer[cell[0]]), "excess": number(one, "excess"),
+                "excess_low": number(one, "excess_low"), "excess_high": number(one, "excess_high"),
+                "answer": number(answer, "effect"), "answer_low": number(answer, "effect_low"),
+                "answer_high": number(answer, "effect_high"),
+            }
+        )  # fmt: skip
+    return found
 
 
 def controls_at_least(found: Effect, controls: Sequence[Effect]) -> int:

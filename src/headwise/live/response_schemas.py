@@ -18,7 +18,7 @@ import numpy as np
 
 __all__ = [
     "AnswerEnd", "AnswerScore", "Continuation", "ControlEffect", "Effect", "GeneratedToken", "LiveEvent",
-    "MapWindow", "NewToken", "NextTokens", "PackedArray", "RunResult", "ScoreChoice", "ScoreSoFar", "TokenInfo",
+    "MapWindow", "NewToken", "NextTokens", "PackedArray", "RunResult", "ScoreChoice", "ScoreSoFar", "StoredEffect", "TokenInfo",
     "WhatIfResult", "json_matrix", "json_number", "pack_array",
 ]  # fmt: skip
 
@@ -169,6 +169,25 @@ class ControlEffect(Effect):
     heads: dict[str, float]
 
 
+class StoredEffect(TypedDict):
+    """What the study `causal` of the atlas measured about a head, by mean ablation over its texts."""
+
+    head: str
+    effect: float | None  # rise of the loss on all tokens, nats per token
+    effect_low: float | None
+    effect_high: float | None
+    q: float | None
+    exact: bool  # the head was ablated; False: a corrected attribution
+    rank: int | None  # among the heads of its layer, 1 is needed most
+    heads: int  # of its layer
+    excess: float | None  # the effect minus that of heads of its layer that write about as much
+    excess_low: float | None
+    excess_high: float | None
+    answer: float | None  # rise of -log P(gold answer), nats per token of the answer
+    answer_low: float | None
+    answer_high: float | None
+
+
 class WhatIfResult(TypedDict):
     """Result of `LiveSession.what_if`."""
 
@@ -181,6 +200,9 @@ class WhatIfResult(TypedDict):
     logprob_after: float | None
     controls: list[ControlEffect]
     controls_at_least: int  # number of controls with at least this KL
+    stored: list[
+        StoredEffect
+    ]  # of the heads that were scaled; empty where the atlas has no study `causal` of this model
     seconds: float
 
 

@@ -27,6 +27,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from headwise.atlas import Atlas
 from headwise.core.cancellation import CancelToken
 from headwise.core.dims import head_name, parse_head
 from headwise.core.errors import DataError
@@ -45,6 +46,7 @@ from headwise.live.effects import (
     effect_of,
     read_factors,
     scale_interventions,
+    stored_effects,
 )  # fmt: skip
 from headwise.live.generation import (
     Generation,
@@ -74,6 +76,7 @@ from headwise.live.response_schemas import (
     MapWindow,
     RunResult,
     ScoreChoice,
+    StoredEffect,
     WhatIfResult,
     pack_array,
 )
@@ -228,7 +231,7 @@ class LiveSession:
 
     def what_if(
         self, run: str, changes: Mapping[str, float], *, draws: int = DEFAULT_DRAWS, seed: int = 0,
-        cancel: CancelToken | None = None, on_event: OnEvent | None = None,
+        atlas: AtlasPath | None = None, cancel: CancelToken | None = None, on_event: OnEvent | None = None,
     ) -> WhatIfResult:  # fmt: skip
         """Answer and next token with heads scaled, compared with the unchanged model and with random heads.
 
@@ -237,11 +240,12 @@ class LiveSession:
             changes: head -> factor; 0 ablates the head.
             draws: number of random sets of heads, of the same size, as a control.
             seed: of the draws.
+            atlas: what its study `causal` measured about these heads is added.
             cancel: cancels from another thread.
             on_event: called with every token when it is there, in the thread that runs the model.
 
         Returns:
-            Before, after, their distance, and the distances of the random heads.
+            Before, after, their distance, the distances of the random heads, and the atlas's effects of the scaled heads.
         """
         cancel, start, found = cancel or CancelToken(), time.monotonic(), self.history[run]
         factors = read_factors(changes, self.model.card)
@@ -271,6 +275,7 @@ class LiveSession:
             "logprob_after": after.logprob,
             "controls": controls,
             "controls_at_least": controls_at_least(effect, controls),
+            "stored": self._stored(factors, atlas),
             "seconds": time.monotonic() - start,
         }
 
@@ -311,6 +316,15 @@ class LiveSession:
         """The scores of an answer to this prompt: calibrated ones for questions alone."""
         scores = self.atlases.scores(atlas)
         return scores if prompt.mode == "question" else {name: one.uncalibrated() for name, one in scores.items()}
+
+    def _stored(self, factors: HeadFactors, atlas: AtlasPath | None) -> list[StoredEffect]:
+        """What the atlas's study `causal` measured about these heads; nothing where it has none of this model."""
+        if atlas is None:
+            return []
+        opened = Atlas.open(atlas)
+        if "causal" not in opened or opened.provenance("causal").model.get("digest") != self.model.identity()["digest"]:
+            return []
+        return stored_effects(opened["causal"], factors)
 
     def _answer(
         self, prompt: LivePrompt, factors: HeadFactors, limit: int, scores: Mapping[str, LiveScore], cancel: CancelToken,

@@ -118,7 +118,7 @@ def live_routes(registry: AtlasRegistry, host: ModelHost) -> APIRouter:
         return _stream(
             host, atlas, request,
             lambda cancel, send: session.what_if(
-                body.run, body.changes, draws=body.draws, cancel=cancel, on_event=send
+                body.run, body.changes, draws=body.draws, atlas=atlas.atlas.location.address, cancel=cancel, on_event=send
             ),
         )  # fmt: skip
 

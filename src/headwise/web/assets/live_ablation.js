@@ -177,13 +177,14 @@ export function headsText(changes) {
 }
 
 /** @param {WhatIfResult} whatIfResult */
-function effectView({effect, controls, controls_at_least: exceeding, logprob, logprob_after: later, seconds}) {
+function effectView({effect, controls, controls_at_least: exceeding, stored, logprob, logprob_after: later, seconds}) {
   return el(
     "div",
     {class: "live-effect"},
     el("h3", {}, "Size of the effect"),
     effectFacts(effect, logprob, later),
     controlPlot(effect, controls, exceeding),
+    stored.length ? storedTable(stored) : null,
     el("p", {class: "small"}, `Computed in ${formatNumber(seconds)} seconds.`),
   );
 }
@@ -224,6 +225,61 @@ function effectFacts(effect, logprob, later) {
     {class: "facts"},
     rows.map(([label, value]) => el("div", {}, el("dt", {}, label), el("dd", {}, value))),
   );
+}
+
+/**
+ * What the atlas's study `causal` measured about the same heads over many texts.
+ * @param {StoredEffect[]} stored
+ */
+function storedTable(stored) {
+  const header = ["Head", "Loss without it, all tokens", "Rank in its layer", "Beyond matched heads", "Gold answers"];
+  const rows = stored.map((one) => [
+    one.exact ? one.head : `${one.head} (estimated)`,
+    withEnds(one.effect, one.effect_low, one.effect_high),
+    one.rank === null ? "" : `${one.rank} of ${one.heads}`,
+    withEnds(one.excess, one.excess_low, one.excess_high),
+    withEnds(one.answer, one.answer_low, one.answer_high),
+  ]);
+  return el(
+    "div",
+    {class: "live-stored"},
+    el("h3", {}, "Over the texts of the atlas"),
+    el(
+      "table",
+      {},
+      el(
+        "thead",
+        {},
+        el(
+          "tr",
+          {},
+          header.map((text) => el("th", {scope: "col"}, text)),
+        ),
+      ),
+      el(
+        "tbody",
+        {},
+        rows.map((row) =>
+          el(
+            "tr",
+            {},
+            row.map((text) => el("td", {}, text)),
+          ),
+        ),
+      ),
+    ),
+    el(
+      "p",
+      {class: "small"},
+      "Study causal: rise of the loss with each head’s output replaced by its mean, one head at a time, in nats per token, with 95 % intervals. Estimated: by attribution, corrected by what ablation gave for other heads. Gold answers: fall of the log-probability of expected answers.",
+    ),
+  );
+}
+
+/** @param {number | null} value @param {number | null} low @param {number | null} high */
+function withEnds(value, low, high) {
+  if (value === null) return "not measured";
+  return low === null || high === null ? formatNumber(value) : `${formatNumber(value)} (${formatNumber(low)} to ${formatNumber(high)})`;
 }
 
 /**
