@@ -86,6 +86,15 @@ def test_heads_add_up_to_the_score(model, atlas):
     assert sorted(event.heads.values(), key=abs, reverse=True) == list(event.heads.values())
 
 
+def test_an_answer_that_is_generated_is_explained_as_one_that_is_given(model, atlas):
+    scorer = hw.AnswerScorer.open(atlas.path, model, score=streaming.FITTED)
+    said = scorer.score(QUESTION)
+    given = scorer.score(QUESTION, said.answer)
+    assert set(said.others) == set(given.others) == {ROWS, "Log-probability, min", "Log-probability, mean"}
+    detector = scorer.scored_by.watched.make().detector
+    assert sum(said.others.values()) + detector.intercept_ == pytest.approx(said.value, abs=1e-4)
+
+
 def test_tokens_and_scores_are_those_of_generate(model, atlas):
     watch, some = hw.watch(model, atlas, score=streaming.FITTED), prompts(model)
     alone = watch.collect(watch.stream(some))

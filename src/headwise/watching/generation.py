@@ -97,6 +97,7 @@ class TokenScore:
     score: float  # of the answer so far; larger: more likely wrong
     probability: float  # that the answer is wrong; NaN where the score has no calibration
     heads: dict[str, float] = field(default_factory=dict)  # the heads that drive the score: log-odds that each adds
+    others: dict[str, float] = field(default_factory=dict)  # what each feature set adds, all heads together being one
     unusual: list[str] = field(default_factory=list)  # feature sets outside the range of the training answers
     alarm: bool = False  # the threshold was passed, with this token or before
     finished: Finished | None = None  # on the last event of a row
@@ -361,7 +362,8 @@ class _Values:
         ]  # fmt: skip
         calibration = self._watched.calibration
         probability = math.nan if calibration is None else float(calibration(np.array(score)))
-        return {"score": score, "probability": probability, "heads": heads, "unusual": unusual}
+        others = {name: values[line] for name, values in self._blocks.items()}
+        return {"score": score, "probability": probability, "heads": heads, "others": others, "unusual": unusual}
 
 
 class Answer:
@@ -376,7 +378,9 @@ class Answer:
         self._tokenizer: Any = model.tokenizer
         self._end_ids = ending_ids(model)
         self._sent, self._stopped = "", False
-        self._last: dict[str, Any] = {"score": math.nan, "probability": math.nan, "heads": {}, "unusual": []}
+        self._last: dict[str, Any] = {
+            "score": math.nan, "probability": math.nan, "heads": {}, "others": {}, "unusual": [],
+        }  # fmt: skip
 
     def ends(self, token: int) -> bool:
         """Whether this token ends the answer, and is no part of it."""

@@ -241,9 +241,9 @@ class AnswerScorer:
             some = questions[start : start + BATCH]
             answers = watching.collect(watching.stream([self._prompt(one) for one in some]))
             for question, answer in zip(some, answers, strict=True):
-                values = self._empty | {"heads": answer.heads, "unusual": answer.unusual, "value": answer.score}
+                values = self._empty | {"heads": answer.heads, "others": answer.others, "unusual": answer.unusual}
                 alarm = None if watching.threshold is None else answer.alarm
-                values |= {"probability": answer.probability, "alarm": alarm}
+                values |= {"value": answer.score, "probability": answer.probability, "alarm": alarm}
                 found.append(Score(question.id, question.question, answer.text, **values))
         return found
 

@@ -66,6 +66,7 @@ class WatchedAnswer:
     unusual: list[str] = field(default_factory=list)  # feature sets outside the range of the training answers
     alarm: bool = False  # whether there was one
     finished: Finished | None = None  # "stop", "length", "cancelled" or "alarm"
+    others: dict[str, float] = field(default_factory=dict)  # what each feature set adds to the log-odds
 
 
 class Watch:
@@ -199,7 +200,7 @@ class Watch:
             text = self.abstention
         tokens = tuple(event for event in events if event.token >= 0)
         return WatchedAnswer(
-            text, tokens, last.score, last.probability, last.heads, last.unusual, last.alarm, last.finished
+            text, tokens, last.score, last.probability, last.heads, last.unusual, last.alarm, last.finished, last.others
         )
 
     def _check_fits(self, prompt: Prompt) -> None:
