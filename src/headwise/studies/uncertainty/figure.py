@@ -15,7 +15,7 @@ import xarray as xr
 
 from headwise.core.dims import COST_CLASS, COVERAGE, DETECTOR
 from headwise.figures.figure import Figure
-from headwise.figures.panels import Axis, Category, Curve, Curves, Guide, Intervals, Panel, Scatter
+from headwise.figures.panels import Axis, Category, Curve, Curves, Guide, Intervals, Legend, Panel, Scatter
 from headwise.stats.auroc import CHANCE
 from headwise.studies.spectral.detection_figure import KINDS, interval_rows, ordered_rows
 
@@ -81,15 +81,15 @@ def _aurocs(dataset: xr.Dataset) -> list[Panel]:
         "", f"within {dataset.attrs.get('strata', '')}", f"AUROC minus that of {LOGPROB_MIN}",
         f"stacked, minus {dataset.attrs.get('reference', '')}",
     )  # fmt: skip
-    return [
-        replace(panel, subtitle=subtitle, categories=panel.categories if not place else _unnamed(panel))
+    return [  # panels next to each other both have a legend, or neither, so that their rows are level
+        replace(panel, subtitle=subtitle, categories=panel.categories if place < 2 else _unnamed(panel))
         for place, (panel, subtitle) in enumerate(zip(panels, subtitles, strict=True))
         if np.isfinite(panel.values).any()
     ]
 
 
 def _unnamed(panel: Intervals) -> tuple[Category, ...]:
-    """Colours without a name: the first panel names them."""
+    """Colours without a name: another panel names them."""
     return tuple(replace(each, label="") for each in panel.categories)
 
 
@@ -99,8 +99,17 @@ def _risk_and_cost(dataset: xr.Dataset) -> list[Panel]:
     auprc = interval_rows(
         dataset, "auprc", "Precision-recall", order, Guide("x", float(dataset["wrong"].values.mean()))
     )
-    panels: list[Panel] = [_risk(dataset), *_times(dataset)]
-    return [*panels, prr, replace(auprc, categories=_unnamed(auprc))]
+    rows = [replace(panel, categories=_unnamed(panel)) for panel in (prr, auprc)]
+    return [_risk(dataset), _legend(dataset, prr), *rows, *_times(dataset)]
+
+
+def _legend(dataset: xr.Dataset, rows: Intervals) -> Legend:
+    """The lines of the risk-coverage curves, and the kinds of scores."""
+    lines = [
+        Category(name, f"{name} ({COST_LABELS[cost]})", COST_COLOURS[cost], "dashed" if cost == "question" else "line")
+        for cost, name in best_by_cost(dataset).items()
+    ]
+    return Legend("legend", (*lines, *(replace(kind, sign="dot") for kind in rows.categories)), "Lines and dots")
 
 
 def _risk(dataset: xr.Dataset) -> Curves:
@@ -111,8 +120,7 @@ def _risk(dataset: xr.Dataset) -> Curves:
         one = dataset.sel({DETECTOR: name})
         ends = {"low": one["risk_low"].values, "high": one["risk_high"].values} if cost == "answer" else {}
         style = "dashed" if cost == "question" else "line"
-        label = f"{name} ({COST_LABELS[cost]})"
-        curves.append(Curve(name, label, x, one["risk"].values, colour=COST_COLOURS[cost], style=style, **ends))
+        curves.append(Curve(name, "", x, one["risk"].values, colour=COST_COLOURS[cost], style=style, **ends))
     top = float(np.nanmax([np.nanmax(curve.y if curve.high is None else curve.high) for curve in curves]))
     base = float(dataset["wrong"].values.mean())
     return Curves(
@@ -152,4 +160,4 @@ def _notes(dataset: xr.Dataset, curves: bool) -> tuple[str, ...]:
         return (
             f"{text}, or for risk and precision-recall the share of wrong answers. The best score of each cost is shown.",
         )
-    return (f"{text}. Scores that are not fitted can be below 0.5.",)
+    return (f"{text}. What is not fitted can be below 0.5.",)
