@@ -78,7 +78,7 @@ def _aurocs(dataset: xr.Dataset) -> list[Panel]:
         interval_rows(dataset, "added", "Added to the question", asked, Guide("x", 0.0)),
     ]
     subtitles = (
-        "", f"within {dataset.attrs.get('strata', '')}", f"AUROC minus that of {LOGPROB_MIN}",
+        "", "", f"AUROC minus that of {LOGPROB_MIN}",
         f"stacked, minus {dataset.attrs.get('reference', '')}",
     )  # fmt: skip
     return [  # panels next to each other both have a legend, or neither, so that their rows are level
@@ -160,4 +160,4 @@ def _notes(dataset: xr.Dataset, curves: bool) -> tuple[str, ...]:
         return (
             f"{text}, or for risk and precision-recall the share of wrong answers. The best score of each cost is shown.",
         )
-    return (f"{text}. What is not fitted can be below 0.5.",)
+    return (f"{text}. Similar questions: {attrs['strata']}. What is not fitted can be below 0.5.",)
