@@ -11,11 +11,12 @@ With Z (width, n) the vectors as columns, J = I - 11ᵀ/width (each vector loses
 
     Σ = Zᵀ J Z + α I          score = 1/n log det Σ,          α = 0.001, natural logarithm
 
-A set of vectors that point in different directions has a large determinant. LLM-Check leaves the sign open; here a larger
-one speaks for a wrong answer, as in EigenScore. Its number falls with the length of the answer, so compare it with "Length". EigenScore's code divides Σ by width - 1 and takes
-log10, its paper does neither; `log_determinant` with ``alpha=0.001 * (width - 1)`` gives the code's number plus
-log(width - 1), times ln 10. Azaria and Mitchell (SAPLMA) fit three dense layers of a network; here it is the logistic
-regression of all other fitted rows. The semantic entropy probe needs samples where it is fitted, one pass where it is used.
+A set of vectors that point in different directions has a large determinant. LLM-Check leaves the sign open; here a larger one
+speaks for a wrong answer, as in EigenScore. Its number falls with the length of the answer, so compare it with "Length".
+EigenScore's code divides Σ by width - 1 and takes log10, its paper does neither; `log_determinant` with ``alpha=0.001 *
+(width - 1)`` gives the code's number plus log(width - 1), times ln 10. Azaria and Mitchell (SAPLMA) fit three dense layers of
+a network; here it is the logistic regression of all other fitted rows. The semantic entropy probe needs samples where it is
+fitted, one pass where it is used.
 
 Readings: ``hidden`` (example, layer, width), ``hidden_log_det`` (example,) (`instruments.HiddenLogDet`), ``sample_hidden``
 (example, draw, width).

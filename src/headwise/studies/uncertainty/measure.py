@@ -7,9 +7,10 @@ sampling (`sampling`). From these readings `headwise.scores` computes every scor
 
 What each costs is measured while the study runs: the question is answered once more, greedily, for a plain answer's time.
 
-Cost: K + 1 answers and two passes per question, and one pass over each different sample: 72 questions of the default model with
-three samples, answering, report and figures included, took 100 s of one core (five minutes on a busy machine). Hence opt-in. A few questions are committed at a time, and a stopped run resumes where it stopped; neither the batch nor the
-shard changes a number beyond rounding, times aside.
+Cost: K + 1 answers and two passes per question, and one pass over each different sample: 72 questions of the default model
+with three samples, answering, report and figures included, took 100 s of one core (five minutes on a busy machine). Hence
+opt-in. A few questions are committed at a time, and a stopped run resumes where it stopped; neither the batch nor the shard
+changes a number beyond rounding, times aside.
 """
 
 from __future__ import annotations
