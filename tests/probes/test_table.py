@@ -132,6 +132,12 @@ def test_details_can_be_left_out(answers):
     assert not np.isfinite(found.by_size.sel(detector="LapEigvals")).any()
 
 
+def test_fewer_answers_than_every_size(answers):
+    one = {"lookback": answers["sets"]["lookback"]}
+    found = detector_table(one, answers["labels"], options=TableOptions(sizes=(10_000,)))
+    assert found.sizes["size"] == 0 and np.isfinite(found.auroc.sel(detector="lookback"))
+
+
 def test_a_k_that_some_text_does_not_have_is_noted(answers):
     short = answers["sets"]["LapEigvals"].copy()
     short[0, :, :, 5:] = np.nan

@@ -87,8 +87,8 @@ class HeadReport:
         >>> known = head_report(atlas, "L3H2")
         >>> known.values["profile"][3].label, known.values["profile"][3].rank, known.values["profile"][3].n_heads
         ('Previous token', 1, 36)
-        >>> sorted(known.missing)[:2]
-        ['causal', 'circuits']
+        >>> "circuits" in known.missing
+        True
     """
 
     name: str

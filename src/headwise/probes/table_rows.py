@@ -244,6 +244,7 @@ def _curve(row: str, name: str, dim: str, scores: Mapping[int, Floats], context:
     areas = [
         auroc_by_fold(score, context.labels, context.fold_of, groups=context.groups)[0] for score in scores.values()
     ]
-    parts = np.array([[area.value, area.low, area.high] for area in areas], dtype=np.float64).T  # (part, score)
+    ends = [[area.value, area.low, area.high] for area in areas]
+    parts = np.array(ends, dtype=np.float64).reshape(-1, 3).T  # (part, score); there may be no score
     curve = with_interval(name, *parts[:, None], dims=(DETECTOR, dim))
     return xr.Dataset(curve, coords={DETECTOR: [row], dim: list(scores)})
