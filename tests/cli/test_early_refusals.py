@@ -144,8 +144,8 @@ def test_a_folder_that_may_not_be_written_to(headwise, here, monkeypatch, words)
     [
         (
             "--studies profile,relations --questions ones.jsonl",
-            "--questions is for causal, answers, spectral, streaming, probing, causal_answers, samples and uncertainty, but this build "
-            "measures only profile, relations; add one of them to --studies, or omit --questions.",
+            "--questions is for causal, answers, spectral, streaming, probing, causal_answers, samples and uncertainty, but "
+            "this build measures only profile, relations; add one of them to --studies, or omit --questions.",
         ),
         ("--studies profile --limit 20", "omit --limit"),
         ("--studies profile --one-means wrong", "omit --one-means"),
