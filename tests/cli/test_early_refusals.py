@@ -151,7 +151,10 @@ def test_a_folder_that_may_not_be_written_to(headwise, here, monkeypatch, words)
         ("--studies profile --one-means wrong", "omit --one-means"),
         ("--studies profile --endpoint http://localhost/v1 --endpoint-model m", "omit --endpoint"),
         ("--studies profile --judge http://localhost/v1 --judge-model m", "omit --judge"),
-        ("--studies relations --data good.txt", "--data is for profile, patterns, causal and sparsity, but this build"),
+        (
+            "--studies relations --data good.txt",
+            "--data is for profile, patterns, causal, sparsity and causal_answers, but",
+        ),
         ("--studies profile --relations pairs.json", "--relations is for relations and relation_validation, but"),
         ("--studies profile --steps other.csv", "--steps is for functions and function_masking, but"),
         ("--studies profile --reference good.txt", "--reference is for patterns and circuits, but"),
