@@ -95,3 +95,15 @@ test("the last tick of an axis has room beyond the end of the axis", () => {
   assert.ok(room(100000) >= textWidth("100,000", SMALL_FONT, "sans") / 2);
   assert.ok(room(100000) > room(1));
 });
+
+test("in one column, curves use the room that long names of another panel's rows take", () => {
+  const axisOf = (labels) => ({name: "", labels, low: 0, high: 1, log: false});
+  const curve = {label: "", colour: "#000000", style: "line", x: [0, 1], y: [0, 1], low: null, high: null};
+  const panel = {key: "c", title: "", subtitle: "", guides: [], scale: ""};
+  const curves = {...panel, type: "Curves", x: axisOf([]), y: axisOf([]), curves: [curve]};
+  const rows = {...panel, type: "Intervals", x: axisOf([]), y: axisOf(["a name that is rather long"]), values: [0.5], low: [0], high: [1], groups: [], categories: []}; // prettier-ignore
+  const {slots, columns} = layoutFigure(figure([curves, rows], 2), 340, "sans");
+  assert.equal(columns, 1);
+  assert.ok(slots[0].box.x < slots[1].box.x - 40);
+  assert.equal(slots[0].box.x + slots[0].box.width, slots[1].box.x + slots[1].box.width);
+});

@@ -93,6 +93,15 @@ function planColumns(payload, columns, width, font) {
   return plan;
 }
 
+/**
+ * Room left of curves or points that the long row names of another panel of the same column need, but these do not.
+ * @param {any} plan @param {Panel} panel @param {{labelledY: boolean}} flags @param {string} font
+ */
+function unusedLeft(plan, panel, flags, font) {
+  if (panel.type !== "Curves" && panel.type !== "Scatter") return 0;
+  return plan.lefts[0] - Math.ceil(panelTypeOf(panel).leftMargin(panel, flags.labelledY, font));
+}
+
 /** @param {Payload} payload @param {any} plan @param {number} index @param {string} font @param {boolean} whole */
 function slotOf(payload, plan, index, font, whole) {
   const panel = payload.panels[index];
@@ -101,10 +110,11 @@ function slotOf(payload, plan, index, font, whole) {
   const flags = plan.flags[index];
   const last = index === payload.panels.length - 1;
   const beyond = last && panel.type === "Legend" ? sum(plan.widths.slice(column + 1)) : 0; // no panel to its right
-  const room = panel.type === "Legend" ? plan.panelWidth + plan.rights[column] + beyond : plan.panelWidth;
+  const free = plan.columns === 1 ? unusedLeft(plan, panel, flags, font) : 0;
+  const room = panel.type === "Legend" ? plan.panelWidth + plan.rights[column] + beyond : plan.panelWidth + free;
   const width = type.snappedWidth ? type.snappedWidth(panel, room) : room;
   const tallest = whole && panel.type === "Tiles" ? Infinity : plan.tallest;
-  const box = {x: plan.lefts[column], y: TOP_MARGIN, width, height: type.heightOf(panel, width, tallest, font)};
+  const box = {x: plan.lefts[column] - free, y: TOP_MARGIN, width, height: type.heightOf(panel, width, tallest, font)};
   return {
     panel,
     scale: payload.scales[panel.scale],
