@@ -13,8 +13,8 @@ from headwise.studies import ProfileOptions
 
 SNAPSHOT = """
 Activations AnswerScorer Atlas HeadOutputs HeadWeights HeadwiseError Instrument Intervention MeanAblation Model ModelCard
-Patterns Profile RayEngine ResampleAblation ScaleHeads Spectrum Steer StudyOptions StudySpec Watch build check compare detect
-load observe plan run sparsify studies watch
+Patterns Profile RayEngine ResampleAblation ScaleHeads Spectrum Steer StudyOptions StudySpec TrainingAtlas Watch build check
+compare detect load observe plan run sparsify studies watch
 """
 
 

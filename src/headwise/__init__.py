@@ -21,7 +21,7 @@ from headwise.core.lazy import lazy_exports
 if TYPE_CHECKING:  # for editors, type checkers and the reference; at run time `__getattr__` brings them
     from headwise import studies
     from headwise.analysis import compare
-    from headwise.atlas import Atlas
+    from headwise.atlas import Atlas, TrainingAtlas
     from headwise.core.errors import HeadwiseError
     from headwise.engines import RayEngine
     from headwise.instruments import Activations, HeadOutputs, Patterns, Profile, Spectrum
@@ -39,7 +39,7 @@ __getattr__, __dir__ = lazy_exports(
     {
         ".": "studies",
         ".analysis": "compare",
-        ".atlas": "Atlas",
+        ".atlas": "Atlas TrainingAtlas",
         ".core.errors": "HeadwiseError",
         ".engines": "RayEngine",
         ".instruments": "Activations HeadOutputs Patterns Profile Spectrum",
@@ -58,6 +58,6 @@ __getattr__, __dir__ = lazy_exports(
 __all__ = [
     "Activations", "AnswerScorer", "Atlas", "HeadOutputs", "HeadWeights", "HeadwiseError", "Instrument", "Intervention",
     "MeanAblation", "Model", "ModelCard", "Patterns", "Profile", "RayEngine", "ResampleAblation", "ScaleHeads", "Spectrum",
-    "Steer", "StudyOptions", "StudySpec", "Watch", "build", "check", "compare", "detect", "load", "observe", "plan", "run",
-    "sparsify", "studies", "watch",
+    "Steer", "StudyOptions", "StudySpec", "TrainingAtlas", "Watch", "build", "check", "compare", "detect", "load", "observe",
+    "plan", "run", "sparsify", "studies", "watch",
 ]  # fmt: skip

@@ -3,8 +3,9 @@
 In reading order: ``columns`` (what each study says of a head as a number), ``neighbours``, ``head_facts`` and
 ``report_builder`` (everything known of one head), ``permutation`` and ``study_agreement`` (do studies agree?),
 ``known_heads`` (does it find published heads?), ``comparison`` (what changed between two atlases?), ``drift_log`` and
-``drift`` (has a log of scored answers drifted?). Pure functions from an atlas, or a log, to dataclasses, figures and
-descriptions, without torch. Names are loaded when first used: a report on one head does not load the comparison of atlases.
+``drift`` (has a log of scored answers drifted?), ``training_course`` (when did heads emerge in training?). Pure functions from
+an atlas, or a log, to dataclasses, figures and descriptions, without torch. Names are loaded when first used: a report on one
+head does not load the comparison of atlases.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ if TYPE_CHECKING:  # for editors, type checkers and the reference; at run time `
     from headwise.analysis.neighbours import Neighbour, Neighbourhood
     from headwise.analysis.report_builder import HeadReports, head_report, head_reports
     from headwise.analysis.study_agreement import Agreement, agreement
+    from headwise.analysis.training_course import Course, Emergence, HeadEmergence, Order, emergence
+    from headwise.analysis.training_panels import emergence_figure
+    from headwise.analysis.training_words import describe_emergence
 
 AGREEMENT = "agreement"  # what ``show`` and ``describe`` call it; no study has this name
 
@@ -40,6 +44,9 @@ __getattr__, __dir__ = lazy_exports(
         ".comparison_words": "describe_comparison",
         ".drift": "DriftReport describe_drift drift_report",
         ".drift_log": "AnswerLog read_log reference_of",
+        ".training_course": "Course Emergence HeadEmergence Order emergence",
+        ".training_panels": "emergence_figure",
+        ".training_words": "describe_emergence",
         ".head_facts": "HeadReport",
         ".head_text": "describe_head",
         ".neighbours": "Neighbour Neighbourhood",
@@ -48,9 +55,9 @@ __getattr__, __dir__ = lazy_exports(
 )
 
 __all__ = [
-    "AGREEMENT", "Agreement", "AnswerLog", "Column", "Columns", "Comparison", "DriftReport", "HeadReport",
-    "HeadReports", "Neighbour", "Neighbourhood", "agreement", "agreement_figure", "columns_of", "compare",
-    "comparison_figure", "default_columns", "describe_agreement", "describe_comparison", "describe_drift",
-    "describe_head", "drift_report", "head_report", "head_reports", "percentiles", "read_log", "reference_of",
-    "with_percentiles",
+    "AGREEMENT", "Agreement", "AnswerLog", "Column", "Columns", "Comparison", "Course", "DriftReport", "Emergence",
+    "HeadEmergence", "HeadReport", "HeadReports", "Neighbour", "Neighbourhood", "Order", "agreement", "agreement_figure",
+    "columns_of", "compare", "comparison_figure", "default_columns", "describe_agreement", "describe_comparison",
+    "describe_drift", "describe_emergence", "describe_head", "drift_report", "emergence", "emergence_figure",
+    "head_report", "head_reports", "percentiles", "read_log", "reference_of", "with_percentiles",
 ]  # fmt: skip

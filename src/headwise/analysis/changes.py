@@ -253,7 +253,7 @@ def change_error(a: Column, b: Column, one: xr.Dataset, other: xr.Dataset) -> Ch
 
 def _examples(column: Column, one: xr.Dataset, other: xr.Dataset) -> ChangeError | None:
     """Where the column is a mean over named examples that both Datasets have."""
-    pair = [_per_example(column, dataset) for dataset in (one, other)]
+    pair = [example_values(column, dataset) for dataset in (one, other)]
     if pair[0] is None or pair[1] is None:
         return None
     first, second = xr.align(pair[0], pair[1], join="inner")
@@ -269,7 +269,7 @@ def _examples(column: Column, one: xr.Dataset, other: xr.Dataset) -> ChangeError
     return ChangeError(error, np.where(np.isfinite(mean), p, np.nan), f"paired over {int(seen.max())} texts")
 
 
-def _per_example(column: Column, dataset: xr.Dataset) -> xr.DataArray | None:
+def example_values(column: Column, dataset: xr.Dataset) -> xr.DataArray | None:
     """(example, layer, head) of a column that is the variable "value", or None."""
     if "per_example" not in dataset or "value" not in dataset or column.values.size == 0:
         return None

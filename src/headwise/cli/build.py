@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,7 +30,7 @@ from headwise.studies.registry import default_studies
 from headwise.studies.spec import QUICK_QUESTIONS
 
 if TYPE_CHECKING:
-    from headwise.atlas import Atlas
+    from headwise.atlas import Atlas, TrainingAtlas
 
 ENDPOINTS = "Answers and labels from a server"  # panel of the help
 FIGURE_FORMATS = ("png", "svg", "pdf")
@@ -112,6 +113,18 @@ def build(
             "take longest. Figures, words and report say so.",
         ),
     ] = False,
+    checkpoints: Annotated[
+        str | None,
+        typer.Option(
+            "--checkpoints",
+            metavar="NAMES",
+            help="Measure the checkpoints of a training run, whose folder or hub id MODEL is: a pattern of folders ('step-*'), "
+            "names of folders or revisions (step1000,step2000), or steps with names (0=init,500=final). Then read them with "
+            "headwise emergence.",
+            show_default=False,
+            rich_help_panel=options.MODEL,
+        ),
+    ] = None,
     as_json: options.JsonOption = False,
 ) -> None:
     """Build the atlas of a model: measure every study, store the results, draw and describe them.
@@ -141,7 +154,9 @@ def build(
     cluster: dict[str, Any] = {"address": address, "workers": workers, "gpus_per_worker": gpus_per_worker}
     cluster |= {"threads_per_worker": threads_per_worker}
     options.refuse_without_ray(engine, {f"--{name.replace('_', '-')}": value for name, value in cluster.items()})
-    _refuse_unwritable_output(output)
+    _refuse_unwritable_output(output, training=checkpoints is not None)
+    if checkpoints is not None and revision is not None:
+        raise ModelError("With --checkpoints, revisions are the checkpoints; omit --revision.")
     runner = options.engine_for(engine, **cluster)
     endpoints = _endpoints({"endpoint": (endpoint, endpoint_model), "judge": (judge, judge_model)})
     from headwise.corpora import find_questions, read_passages, read_relations, read_steps
@@ -167,20 +182,23 @@ def build(
             bars.message(f"loading {model or 'the default model'}")
         loading: dict[str, Any] = {"dtype": dtype, "device": device, "revision": revision, "adapter": adapter}
         loading |= {"device_map": device_map, "offload_folder": offload, "max_memory": memory}
-        atlas = run_build(
-            model,
-            names,
+        arguments: dict[str, Any] = {
             **inputs,
-            limit=options.at_most(limit),
-            reference=reference,
-            output=output,
-            options=chosen,
-            redo=remeasured,
-            progress=ProgressListener(bars),
-            loading={**loading, "trust_remote_code": trust_remote_code},
-            engine=runner,
-            quick=quick,
-        )
+            "limit": options.at_most(limit),
+            "reference": reference,
+            "output": output,
+            "options": chosen,
+            "redo": remeasured,
+            "progress": ProgressListener(bars),
+            "loading": {**loading, "trust_remote_code": trust_remote_code},
+            "engine": runner,
+            "quick": quick,
+        }
+        if checkpoints is not None:
+            training = run_build(model, names, checkpoints=checkpoints, **arguments)
+            _finish_training(training, output, as_json=as_json)
+            return
+        atlas = run_build(model, names, **arguments)
         bars.worker_lines([])
         bars.message("drawing")
         files = write_figures(atlas, sibling_path(output, "-figures"))
@@ -218,6 +236,10 @@ build.examples = examples(  # type: ignore[attr-defined]
     ),
     ("headwise build --engine ray --workers 2", "two workers on this machine"),
     (
+        "headwise build ./my-run --checkpoints 'checkpoint-*' --studies profile -o training-atlas",
+        "every checkpoint of a training run",
+    ),
+    (
         "headwise build ./llama-70b --engine ray --address auto --gpus-per-worker 4",
         "on a cluster, four GPUs per worker",
     ),
@@ -242,11 +264,37 @@ def write_figures(atlas: Atlas, folder: Path) -> list[Path]:
     return files
 
 
-def _refuse_unwritable_output(output: Path) -> None:
+def _finish_training(training: TrainingAtlas, output: Path, *, as_json: bool) -> None:
+    """Draw the figure of an atlas over training, where a study measured heads, and say what there is."""
+    from headwise.analysis import describe_emergence, emergence, emergence_figure
+    from headwise.core.files import make_folder
+    from headwise.figures import save
+
+    files, headline = [], ""
+    with suppress(StudyError):
+        found = emergence(training)
+        headline = describe_emergence(found).short()
+        folder = make_folder(sibling_path(output, "-figures"))
+        figure = emergence_figure(found).with_alt(headline)
+        files = [save(figure, folder / f"emergence.{suffix}") for suffix in FIGURE_FORMATS]
+    if as_json:
+        facts = {"training_atlas": str(output), "steps": training.steps, "studies": training.studies}
+        echo(json.dumps(facts | {"files": [str(file) for file in files]}))
+        return
+    echo(f"{output}: {len(training)} checkpoints, steps {training.steps[0]} to {training.steps[-1]}")
+    if files:
+        echo(headline)
+        echo(f"figure: {files[0]}")
+    echo(
+        f"Next: headwise emergence {output}; one checkpoint: headwise describe {output}/step-{training.steps[-1]} STUDY"
+    )
+
+
+def _refuse_unwritable_output(output: Path, *, training: bool) -> None:
     """Refuse a folder in which the atlas, or the figures next to it, could not be written."""
     refuse_unwritable("-o", output)
     refuse_unwritable("-o", sibling_path(output, "-figures"))
-    if output.is_dir() and not (output / "zarr.json").exists():
+    if output.is_dir() and not training and not (output / "zarr.json").exists():
         from headwise.atlas.local_store import LocalStore
 
         LocalStore(output).refuse_occupied()

@@ -29,6 +29,7 @@ from headwise.cli.check import check
 from headwise.cli.compare import compare
 from headwise.cli.detect import detect
 from headwise.cli.drift import drift
+from headwise.cli.emergence import emergence
 from headwise.cli.export import export
 from headwise.cli.first_steps import welcome
 from headwise.cli.heads import head, heads
@@ -58,7 +59,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 VERBS = (
-    build, plan, check, studies, show, describe, heads, head, compare, report, serve, answers, detect, drift, sparsify, export,
+    build, plan, check, studies, show, describe, heads, head, compare, emergence, report, serve, answers, detect, drift,
+    sparsify, export,
 )  # fmt: skip
 for verb in VERBS:
     name_values(verb)

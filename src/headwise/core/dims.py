@@ -61,6 +61,7 @@ COVERAGE = "coverage"  # share of the answers that are given, those with the low
 COST_CLASS = "cost_class"  # what a score of an answer costs beyond the answer: nothing, a pass, several samples
 MEASURE = "measure"  # what is compared with and without a head, such as the share of correct answers
 HEAD_SET = "head_set"  # several heads that are ablated together
+STEP = "step"  # of training, at which a checkpoint was saved
 
 DIMS = frozenset(
     (
@@ -70,7 +71,7 @@ DIMS = frozenset(
         TASK, CONTROL, REMOVED, DRAW, STRATEGY, ERROR_TYPE,
         CONDITION, POOLED_QUERY, POOLED_KEY,
         SEED, PREDICTED, MASKED, AMOUNT, UNIT, CIRCUIT_SIZE, RULE,
-        ABLATION, SHARE, PREFIX, TOKEN_CLASS, COVERAGE, COST_CLASS, MEASURE, HEAD_SET,
+        ABLATION, SHARE, PREFIX, TOKEN_CLASS, COVERAGE, COST_CLASS, MEASURE, HEAD_SET, STEP,
     )
 )  # fmt: skip
 

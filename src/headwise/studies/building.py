@@ -1,4 +1,4 @@
-"""`build`: run studies on a model and keep their maps in an atlas.
+"""`build`: run studies on a model and keep their maps in an atlas; on the checkpoints of a training run, in one atlas each.
 
 Steps, for each study: prepare it; if the atlas already holds a map of the same provenance, leave it; otherwise
 measure shard by shard (each committed when done, so that a killed build continues where it was), conclude, and put
@@ -13,11 +13,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from headwise import engines
-from headwise.atlas import Atlas, Provenance, difference
-from headwise.core.errors import AtlasError, EngineError, HeadwiseError, did_you_mean
+from headwise.atlas import Atlas, Location, Provenance, TrainingAtlas, difference, open_location
+from headwise.atlas.training_atlas import MeasuredCheckpoint, add_to_manifest, atlas_location
+from headwise.core.errors import AtlasError, EngineError, HeadwiseError, ModelError, did_you_mean
 from headwise.core.schema import upgraded_provenance
 from headwise.corpora import Passages, Questions, Relations, Steps
 from headwise.engines import (
@@ -30,6 +31,13 @@ from headwise.engines import (
     shard_prefix,
 )
 from headwise.model import Model
+from headwise.studies.checkpoints import (
+    Checkpoints,
+    TrainingCheckpoint,
+    find_checkpoints,
+    recorded_losses,
+    refuse_unlike,
+)
 from headwise.studies.inputs import StudyInputs
 from headwise.studies.progress import ProgressListener, progress_display, shows_progress
 from headwise.studies.registry import dataset_spec, default_studies, producers, with_dependencies
@@ -41,6 +49,7 @@ Progress = Callable[[str, int, int], None]  # study, examples done, examples in 
 ENGINES = {"local": "LocalEngine", "ray": "RayEngine"}  # classes of `headwise.engines`, loaded when used
 
 
+@overload
 def build(
     model: Any = None,
     studies: Sequence[str | StudyOptions] | None = None,
@@ -58,8 +67,50 @@ def build(
     loading: Mapping[str, Any] | None = None,
     engine: str | Engine = "local",
     quick: bool = False,
+    checkpoints: None = None,
     against: str | Path | Model | None = None,
-) -> Atlas:
+) -> Atlas: ...
+@overload
+def build(
+    model: Any = None,
+    studies: Sequence[str | StudyOptions] | None = None,
+    *,
+    data: str | Path | Passages | None = None,
+    questions: str | Path | Questions | None = None,
+    limit: int | None = 500,
+    relations: str | Path | Relations | None = None,
+    steps: str | Path | Steps | None = None,
+    reference: str | Path | Model | None = None,
+    output: str | Path = "atlas",
+    options: dict[str, Any] | None = None,
+    redo: Collection[str] = (),
+    progress: Progress | Listener | bool | None = None,
+    loading: Mapping[str, Any] | None = None,
+    engine: str | Engine = "local",
+    quick: bool = False,
+    checkpoints: Checkpoints,
+    against: str | Path | Model | None = None,
+) -> TrainingAtlas: ...
+def build(
+    model: Any = None,
+    studies: Sequence[str | StudyOptions] | None = None,
+    *,
+    data: str | Path | Passages | None = None,
+    questions: str | Path | Questions | None = None,
+    limit: int | None = 500,
+    relations: str | Path | Relations | None = None,
+    steps: str | Path | Steps | None = None,
+    reference: str | Path | Model | None = None,
+    output: str | Path = "atlas",
+    options: dict[str, Any] | None = None,
+    redo: Collection[str] = (),
+    progress: Progress | Listener | bool | None = None,
+    loading: Mapping[str, Any] | None = None,
+    engine: str | Engine = "local",
+    quick: bool = False,
+    checkpoints: Checkpoints | None = None,
+    against: str | Path | Model | None = None,
+) -> Atlas | TrainingAtlas:
     """Build an atlas, or add to one.
 
     What the atlas holds already is left as it is, and a build that was killed goes on where it was. A model that is only
@@ -85,10 +136,12 @@ def build(
         engine: "local" is this process; "ray", or a `RayEngine`, is the workers of a cluster, which load the model themselves.
         quick: for a first look. Fewer questions (at most `QUICK_QUESTIONS`), texts and shuffles, without the studies that take
             longest; options that are given count. Figures, words and provenance say so, and the atlas takes no other studies.
+        checkpoints: of the training run whose folder (or hub id) ``model`` is: a pattern of folders ("step-*"), names of
+            folders or of revisions, or a mapping step -> name. Each gets an atlas of its own in the folder ``output``.
         against: deprecated name of ``reference``.
 
     Returns:
-        The atlas.
+        The atlas; with ``checkpoints`` the `TrainingAtlas` that joins their atlases along ``step``.
 
     Examples:
         >>> from headwise.corpora import Passage, Passages
@@ -119,9 +172,41 @@ def build(
     inputs = StudyInputs(data, questions, limit, relations, steps, reference)
     spec = BuildSpec(model, tuple(names), inputs, chosen, loading or {}, quick=quick)
     with _listener(progress) as listener:
-        building = _Build(output, producers(redo), listener)
-        with engine_of(engine).open(spec, listener) as session:
-            return building.run(session, names)
+        if checkpoints is not None:
+            return _build_over_training(spec, find_checkpoints(model, checkpoints), output, redo, listener, engine)
+        return _build_one(spec, output, redo, listener, engine)
+
+
+def _build_one(spec: BuildSpec, output: Any, redo: Collection[str], listener: Listener, engine: str | Engine) -> Atlas:
+    building = _Build(output, producers(redo), listener)
+    with engine_of(engine).open(spec, listener) as session:
+        return building.run(session, spec.studies)
+
+
+def _build_over_training(
+    spec: BuildSpec, checkpoints: Sequence[TrainingCheckpoint], output: Any, redo: Collection[str], listener: Listener,
+    engine: str | Engine,
+) -> TrainingAtlas:  # fmt: skip
+    """One checkpoint after the other; what is measured already is compared by digest and left as it is."""
+    if spec.loading.get("revision") is not None:
+        raise ModelError("With checkpoints, revisions are the checkpoints; leave out revision (--revision).")
+    refuse_unlike(checkpoints, trust_remote_code=bool(spec.loading.get("trust_remote_code")))
+    location = open_location(output)
+    if Atlas.exists(location):
+        raise AtlasError(
+            f"{location} is an ordinary atlas, of one model; choose another folder for the atlas over training with -o."
+        )
+    for number, one in enumerate(checkpoints, start=1):
+        loading = {**spec.loading} | ({} if one.revision is None else {"revision": one.revision})
+        at_step = _AtStep(listener, f"step {one.step} ({number} of {len(checkpoints)})")
+        atlas = _build_one(
+            replace(spec, model=one.model, loading=loading), atlas_location(location, one.step), redo, at_step, engine
+        )
+        model = next(iter(atlas.provenances().values())).model
+        add_to_manifest(
+            location, MeasuredCheckpoint(one.step, str(model.get("id")), one.revision, recorded_losses(one))
+        )
+    return TrainingAtlas.open(location)
 
 
 @contextmanager
@@ -178,10 +263,35 @@ class _Together(Listener):
         self._listener.event(sentence)
 
 
+class _AtStep(Listener):
+    """Reports the build of one checkpoint, with its step."""
+
+    def __init__(self, listener: Listener, step: str) -> None:
+        self._listener, self._step = listener, step
+
+    def _name(self, study: str) -> str:
+        return f"{study} at {self._step}"
+
+    def progress(self, study: str, done: int, total: int) -> None:
+        self._listener.progress(self._name(study), done, total)
+
+    def concluding(self, study: str, what: str, done: int, total: int) -> None:
+        self._listener.concluding(self._name(study), what, done, total)
+
+    def ended(self, study: str) -> None:
+        self._listener.ended(self._name(study))
+
+    def workers(self, study: str, doing: Mapping[str, str]) -> None:
+        self._listener.workers(self._name(study), doing)
+
+    def event(self, sentence: str) -> None:
+        self._listener.event(f"{self._step}: {sentence}")
+
+
 class _Build:
     """Studies, one after the other, by one engine into one atlas."""
 
-    def __init__(self, output: str | Path, redo: Collection[str], listener: Listener) -> None:
+    def __init__(self, output: str | Path | Location, redo: Collection[str], listener: Listener) -> None:
         self._output, self._redo, self._listener = output, redo, listener
         self._atlas = Atlas.create(output) if Atlas.exists(output) else None
         self._left: dict[str, str] = {}  # studies that were not made -> why
