@@ -16,13 +16,14 @@ Which text?
     the first period only looking back predicts them, and no fixed distance does.
 
 Which checkpoints?
-    Steps 0, 1, 2, 4, 8, ... and, from 256 on, four per doubling.  Each is a folder ``step-N`` that transformers loads, with a
-    ``trainer_state.json`` as transformers' Trainer writes it, which holds the losses so far: on the training rows, on held-out
-    passages and on new repeated random characters.
+    Steps 0, 1, 2, 4, 8, ... and, where most happens (512 to 2048), every 64th.  Each is a folder ``step-N`` that transformers
+    loads, with a ``trainer_state.json`` as transformers' Trainer writes it, which holds the losses so far: on the training
+    rows, on held-out passages and on new repeated random characters.
 
 Are the heads there?
-    At the end every head is ablated exactly, one by one (its output is set to its mean over the same tokens).  How much the
-    loss rises, on repeated characters and on those not seen before, is kept in ``ablation.json``.
+    At the end every head is ablated exactly (its output is set to its mean over the same tokens), one by one, then the heads of
+    each layer together, since heads of one kind can replace each other.  How much the loss rises, on repeated characters and
+    on those not seen before, is kept in ``ablation.json``.
 
 Use
     ``python scripts/train_small.py runs/seed0 --seed 0``      about 30 seconds on one core; the same files for the same seed
@@ -53,7 +54,7 @@ ROWS, LENGTH, TEXT_ROWS = 8, 64, 4  # rows per step, tokens per row, rows of tex
 PERIODS = (8, 31)  # of repeated tokens, drawn evenly on a log scale
 RATE, WARM_UP = 5e-3, 200  # learning rate, and the steps until it is reached
 SPREAD, BIAS = 0.125, 0.5  # standard deviations of the first weights, and of the biases of queries and keys
-FINER_FROM, FINER = 256, 4  # from this step on there are so many checkpoints per doubling
+DENSE = range(512, 2049, 64)  # steps with a checkpoint, next to the powers of two
 HELD_OUT = 8  # every so many passages, one is not trained on
 SEQUENCES = 64  # rows of each kind that the losses are measured on
 BEGIN, UNKNOWN = "<s>", "<unk>"
@@ -76,12 +77,11 @@ def main() -> None:
 def schedule(steps: int) -> list[int]:
     """The steps with a checkpoint.
 
-    >>> schedule(512)
-    [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 320, 384, 448, 512]
+    >>> schedule(600)
+    [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 576, 600]
     """
-    doubling = [2**power for power in range(steps.bit_length())]
-    between = [step + part * step // FINER for step in doubling if step >= FINER_FROM for part in range(1, FINER)]
-    return sorted({0, steps, *(step for step in (*doubling, *between) if step < steps)})
+    doubling = (2**power for power in range(steps.bit_length()))
+    return sorted({0, steps, *(step for step in (*doubling, *DENSE) if step < steps)})
 
 
 def train(output: Path, *, seed: int, steps: int) -> None:
@@ -196,7 +196,7 @@ def save(
 
 
 def ablate(checkpoint: Path, *, seed: int) -> list[dict[str, Any]]:
-    """What the loss on repeated tokens, and on the first period, becomes without each head, in nats."""
+    """By how much the loss rises without each head, on repeated tokens and on the first period, in nats."""
     model = hw.load(checkpoint)
     rows = repeats_to_measure()
 
@@ -209,12 +209,13 @@ def ablate(checkpoint: Path, *, seed: int) -> list[dict[str, Any]]:
         model.hf(rows)
     mean = seen["outputs"].z.mean(("example", "token"))  # (layer, head, width)
     before = measure()
+    sets = {head_name(layer, head): [(layer, head)] for layer in range(LAYERS) for head in range(HEADS)}
+    sets |= {f"layer {layer}": [(layer, head) for head in range(HEADS)] for layer in range(LAYERS)}
     found = []
-    for layer in range(LAYERS):
-        for head in range(HEADS):
-            after = measure(hw.MeanAblation([(layer, head)], mean))
-            change = {name: round(after[name] - before[name], 4) for name in before}
-            found.append({"seed": seed, "head": head_name(layer, head), **change})
+    for name, heads in sets.items():
+        after = measure(hw.MeanAblation(heads, mean))
+        change = {what: round(after[what] - before[what], 4) for what in before}
+        found.append({"seed": seed, "ablated": name, **change})
     return found
 
 

@@ -40,7 +40,7 @@ from headwise.core.errors import StudyError, did_you_mean
 from headwise.core.markup import card, table
 from headwise.describe.writer import significant
 from headwise.figures.payload import to_jsonable
-from headwise.figures.provenance import model_name
+from headwise.figures.provenance import provenance_caption
 from headwise.stats.multiple_testing import benjamini_hochberg
 
 __all__ = ["Course", "Emergence", "HeadEmergence", "Order", "emergence"]
@@ -143,7 +143,7 @@ class Emergence:
     """
 
     name: str  # of the atlas over training
-    model: str  # of the last checkpoint
+    provenance: str  # model of the last checkpoint, data, seed and version, as a caption
     steps: tuple[int, ...]  # of the checkpoints
     losses: dict[str, tuple[float, ...]]  # by name, one per step, NaN where not recorded
     courses: tuple[Course, ...]  # one per column
@@ -153,10 +153,11 @@ class Emergence:
     @property
     def table(self) -> pd.DataFrame:
         """One row per head that emerged, column by column; the index is the heads' names."""
-        rows = [{"column": course.name, **asdict(one)} for course in self.courses for one in course.heads]
-        names = ["column", *HeadEmergence.__dataclass_fields__]
-        frame = pd.DataFrame(rows, columns=names).rename(columns={"index": "index_in_layer"})
-        return frame.set_index("head").rename(columns={"index_in_layer": HEAD})
+        rows = [
+            {"name": one.head, "column": course.name, **asdict(one)} for course in self.courses for one in course.heads
+        ]
+        fields = [name for name in HeadEmergence.__dataclass_fields__ if name != "head"]
+        return pd.DataFrame(rows, columns=["name", "column", *fields]).rename(columns={"index": HEAD}).set_index("name")
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
@@ -210,7 +211,7 @@ def emergence(
     losses = {str(name): tuple(map(float, array.values)) for name, array in training.losses.items()}
     return Emergence(
         name=training.name,
-        model=model_name({"model": provenances[training.steps[-1]].model}),
+        provenance=provenance_caption(asdict(provenances[training.steps[-1]])),
         steps=tuple(training.steps),
         losses=losses,
         courses=tuple(courses[name] for name in names),

@@ -53,24 +53,26 @@ def emergence_figure(found: Emergence, *, steps: Iterable[int] | None = None) ->
         >>> [panel.key for panel in emergence_figure(found).panels]
         ['profile.induction', 'profile.induction 0', 'profile.induction 128', 'legend']
     """
-    frames = _frames(found, steps)
     panels: list[Panel] = []
     scales: dict[str, Scale] = {}
-    for course in found.courses:
+    drawn = [course for course in found.courses if course.heads] or list(found.courses)
+    frames = _frames(found, drawn, steps)
+    for course in drawn:
         scales[course.name] = _scale(course)
         panels.append(_curves(found, course))
         panels += [_map(found, course, frame) for frame in frames]
     losses = _losses(found)
     return Figure(
-        title=f"Heads through training: {found.model.rsplit('/', 1)[-1] if not found.name else found.name}",
+        title=f"Heads through training: {found.name}",
         panels=(*panels, *losses, _legend(found)),
         columns=1 + len(frames),
         scales=scales,
-        notes=(_note(found),),
+        notes=(_note(found, [course.label for course in found.courses if all(course is not one for one in drawn)]),),
+        provenance=found.provenance,
     )
 
 
-def _frames(found: Emergence, steps: Iterable[int] | None) -> list[int]:
+def _frames(found: Emergence, drawn: Sequence[Course], steps: Iterable[int] | None) -> list[int]:
     """Indices of the checkpoints whose maps are drawn."""
     if steps is not None:
         wanted = sorted(set(steps))
@@ -81,7 +83,7 @@ def _frames(found: Emergence, steps: Iterable[int] | None) -> list[int]:
                 f"{', '.join(map(str, found.steps))}. Choose some of these."
             )
         return [found.steps.index(step) for step in wanted]
-    return equal_changes([course.values for course in found.courses], FRAMES)
+    return equal_changes([course.values for course in drawn], FRAMES)
 
 
 def equal_changes(curves: Sequence[np.ndarray], frames: int) -> list[int]:
@@ -128,13 +130,13 @@ def _curves(found: Emergence, course: Course) -> Curves:
     x = _positions(found.steps)
     flat = course.values.reshape(len(x), -1)
     curves = [
-        Curve("median", "median of all heads", x, np.nanmedian(flat, axis=1), colour=MIDDLE, style="dashed")
+        Curve("median", "", x, np.nanmedian(flat, axis=1), colour=MIDDLE, style="dashed")
     ] if np.isfinite(flat).any() else []  # fmt: skip
     for number, head in enumerate(course.heads[:CURVES]):
         at = (slice(None), head.layer, head.index)
         low, high = (None if ends is None else ends[at] for ends in (course.low, course.high))
         curves.append(Curve(head.head, head.head, x, course.values[at], low, high, COLOURS[number]))
-    guides = (Guide("y", course.baseline, course.baseline_name),) if np.isfinite(course.baseline) else ()
+    guides = (Guide("y", course.baseline),) if np.isfinite(course.baseline) else ()
     top = 1.0 if not course.unit and np.nanmax(course.values) <= 1.001 else None
     return Curves(
         course.name,
@@ -190,15 +192,17 @@ def _legend(found: Emergence) -> Legend:
     ]
     if any(np.isfinite(course.baseline) for course in found.courses):
         names = dict.fromkeys(course.baseline_name for course in found.courses if course.baseline_name)
-        entries.append(Category("baseline", next(iter(names), "baseline"), sign="pointer"))
+        label = f"{next(iter(names), 'baseline')} (mean level;\nthin dashed line of the curves)"
+        entries.append(Category("baseline", label, sign="pointer"))
     return Legend("legend", tuple(entries))
 
 
-def _note(found: Emergence) -> str:
+def _note(found: Emergence, left: Sequence[str]) -> str:
     texts = sorted({course.texts for course in found.courses if course.texts})
     over = f" over {' or '.join(map(str, texts))} texts" if texts else ""
     zero = " Step 0 stands at the left end of the logarithmic axis." if 0 in found.steps else ""
+    out = f" Not drawn, since no head emerged in it: {', '.join(left)}." if left else ""
     return (
         f"{len(found.steps)} checkpoints. A head has emerged by the first checkpoint from which on it stays past half-way from "
-        f"its first to its last value. Bands: 95 % intervals{over}.{zero}"
+        f"its first to its last value. Bands: 95 % intervals{over}.{zero}{out}"
     )

@@ -28,6 +28,7 @@ from headwise.core.parsing import Attribute, convert, parse
 FORMAT, FORMAT_VERSION = "headwise-atlas", 1
 ATTRS = {"format": FORMAT, "format_version": FORMAT_VERSION}
 ROOT = "zarr.json"
+MANIFEST = "checkpoints.json"  # of an atlas over training
 STAGING, SHARDS = ".swap", ".shards"
 UNLISTED = {STAGING, SHARDS}  # unfinished work next to the studies, which no reader sees
 VERSIONS, PENDING = "versions", "pending"
@@ -190,6 +191,11 @@ def check_is_atlas(location: Location, read_metadata: Callable[[], ConsolidatedM
         metadata = read_metadata()
     except ValueError:
         metadata = ConsolidatedMetadata({}, {})
+    if (metadata is None or metadata.attrs.get("format") != FORMAT) and location.read(MANIFEST) is not None:
+        raise AtlasError(
+            f"{location} is an atlas over training; read it with headwise emergence {location}, or give the folder "
+            "of one of its checkpoints, such as step-0 in it."
+        )
     if metadata is None:
         raise AtlasError(f"There is no atlas at {location}; make one with headwise build -o {location}.")
     known = {"format", "format_version"} <= metadata.attrs.keys() and metadata.attrs["format"] == FORMAT

@@ -26,6 +26,7 @@ import pandas as pd
 import xarray as xr
 
 from headwise.atlas.atlas import Atlas
+from headwise.atlas.format import MANIFEST
 from headwise.atlas.storage.location import Location, open_location
 from headwise.core.dims import STEP
 from headwise.core.errors import AtlasError, StudyError, did_you_mean
@@ -37,9 +38,8 @@ if TYPE_CHECKING:
     from headwise.describe import Description
     from headwise.figures import Figure
 
-__all__ = ["MANIFEST", "MeasuredCheckpoint", "TrainingAtlas", "atlas_location"]
+__all__ = ["MeasuredCheckpoint", "TrainingAtlas", "add_to_manifest", "atlas_location"]
 
-MANIFEST = "checkpoints.json"
 MIN_CHECKPOINTS = 2
 OF_A_CHECKPOINT = ("model: digest", "model: id", "model: revision", "environment:")  # may differ between steps
 
