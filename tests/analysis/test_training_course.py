@@ -101,6 +101,11 @@ def test_words_say_what_was_found_and_every_number_can_be_recomputed(found):
                     "high": courses[column].high[-1, layer, index],
                 }
             assert number.value == pytest.approx(float(expected[kind]))
+        elif number.source.startswith("before induction"):
+            layer, index = map(int, rest.split()[1][1:].split("H"))
+            assert number.value == pytest.approx(
+                float(courses["profile.previous"].values[STEPS.index(8), layer, index])
+            )
         elif kind == "order":
             assert number.value == 100 * found.order[0].share
         else:

@@ -58,7 +58,18 @@ def atlas(tmp_path_factory) -> Atlas:
 
 
 def test_there_is_one_for_every_map():
-    names = ["functions", "joins", "patterns", "probing", "profile", "quantised", "relations", "spectral", "streaming"]
+    names = [
+        "functions",
+        "joins",
+        "patterns",
+        "probing",
+        "profile",
+        "quantised",
+        "relations",
+        "spectral",
+        "streaming",
+        "training",
+    ]
     assert [page.stem for page in PAGES] == names
     listed = (FOLDER / "index.md").read_text("utf-8")
     assert all(f"({name}.md)" in listed for name in names)

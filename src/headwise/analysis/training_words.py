@@ -102,13 +102,13 @@ def _head(writer: Writer, course: Course, one: HeadEmergence) -> str:
     interval = ""
     if np.isfinite([one.by_low, one.by_high]).all():
         if one.by_low == one.by_high == one.by:
-            interval = ", the same with other texts"
+            interval = " (the same with other texts)"
         else:
             sides = (
                 writer.count(int(one.by_low), f"by_low {source}"),
                 writer.count(int(one.by_high), f"by_high {source}"),
             )
-            interval = f", {sides[0]} to {sides[1]} with other texts"
+            interval = f" (by step {sides[0]} to {sides[1]} with other texts)"
     return f"{one.head} rises from {first} to {last}{ends}, half of it between steps {after} and {by}{interval}"
 
 
@@ -202,16 +202,30 @@ def _interpretation(writer: Writer, found: Emergence) -> Iterator[str]:
         )
     elif pairs[0].sure:
         like = (
-            f"{induction.head} does induction before {previous.head} attends to the previous token, so another head must "
-            "have supplied it at first"
+            f"{induction.head} is past half-way to induction before {previous.head} is to previous-token attention, so the "
+            "weaker attention that was there, in this head or another, may have been enough"
         )
     else:
         like = f"{previous.head} and {induction.head} emerge together as far as these checkpoints show"
         against.append("more checkpoints between could still show an order")
+    against.append(_before_induction(writer, found, by_name[PREVIOUS], induction))
     yield from reading(
         like, [*against, "order in time is not cause"],
         f"ablate {previous.head} in the last checkpoint and see whether {induction.head} still does induction",
     )  # fmt: skip
+
+
+def _before_induction(writer: Writer, found: Emergence, previous: Course, induction: HeadEmergence) -> str:
+    """How much the earlier layers attend to the previous token when induction is not yet past half-way."""
+    at = found.steps.index(induction.after)
+    earlier = previous.values[at, : induction.layer]
+    if not np.isfinite(earlier).any():
+        return ""
+    layer, head = np.unravel_index(int(np.nanargmax(earlier)), earlier.shape)
+    name = f"L{layer}H{head}"
+    value = writer.number(float(earlier[layer, head]), f"before induction {name}")
+    step = _step(writer, induction.after, f"after {INDUCTION} {induction.head}")
+    return f"at {step}, before that, {name} has the most previous-token attention in an earlier layer ({value})"
 
 
 def _caveats(writer: Writer, found: Emergence) -> Iterator[str]:
@@ -221,8 +235,8 @@ def _caveats(writer: Writer, found: Emergence) -> Iterator[str]:
         "baseline where there is one. The steps can only be known as closely as there are checkpoints."
     )
     yield (
-        f"Intervals and orders are over texts; an order is claimed from {writer.percent(SURE, 'constant')} of the resamples "
-        "on. They say nothing about other seeds: train several to see whether the order holds."
+        f"Intervals and orders are over texts; an order is claimed from {writer.number(100 * SURE, 'constant')} % of the "
+        "resamples on. They say nothing about other seeds: train several to see whether the order holds."
     )
     for first, second in found.same_weights:
         steps = writer.count(first, "same weights"), writer.count(second, "same weights")
