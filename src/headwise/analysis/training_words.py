@@ -141,7 +141,11 @@ def _order(writer: Writer, one: Order, labels: dict[str, str]) -> str:
             f"{names[0]} comes before {names[1]}: at some checkpoint only the former is past half-way, in {share} of "
             "resampled texts."
         )
-    return f"Which of {names[0]} and {names[1]} came first is not clear: the former is ahead in {share} of resampled texts."
+    reverse = writer.percent(one.reverse, f"reverse {one.earlier} {one.later}")
+    return (
+        f"{names[0]} and {names[1]} cannot be ordered: the former is ahead in {share} of resampled texts, the latter in "
+        f"{reverse}."
+    )
 
 
 def _losses(writer: Writer, found: Emergence) -> Iterator[str]:
