@@ -22,7 +22,8 @@ from typer.testing import CliRunner
 
 import headwise as hw
 from headwise.analysis import AGREEMENT
-from headwise.atlas import Atlas
+from headwise.atlas import Atlas, open_location
+from headwise.atlas.training_atlas import MeasuredCheckpoint, add_to_manifest
 from headwise.cli.main import app
 from headwise.cli.settings import figure_options
 from headwise.studies.present import figure_of, figure_types
@@ -54,6 +55,10 @@ def atlas(tmp_path_factory) -> Atlas:
     made = synthetic_atlas(tmp_path_factory.mktemp("tutorials") / "atlas", 30, 9, [*MAKERS, "salience"])
     for other in ("dense", "sparse", "full", "nf4"):
         shutil.copytree(made.path, made.path.with_name(other))
+    training = open_location(made.path.with_name("training-atlas"))
+    for step in (0, 512, 1344, 1408, 1472):
+        shutil.copytree(made.path, training.folder / f"step-{step}")
+        add_to_manifest(training, MeasuredCheckpoint(step, "made-up", losses={"eval_repeated_loss": 4.0}))
     return made
 
 

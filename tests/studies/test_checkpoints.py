@@ -51,7 +51,7 @@ def test_what_is_refused(run, given, message):
 def test_more_that_is_refused(run):
     with pytest.raises(ModelError, match=r"There is no folder .*nowhere"):
         find_checkpoints(run / "nowhere", "step-*")
-    with pytest.raises(DataError, match="revisions of a/b on the hub are not listed here"):
+    with pytest.raises(DataError, match="there is no folder a/b; revisions on the hub are not listed here"):
         find_checkpoints("a/b", "step*")
     with pytest.raises(DataError, match=r"several step numbers \(2, 7\)"):
         step_of("checkpoint-2-step7")

@@ -112,8 +112,8 @@ def _expanded(model: str | Path | None, name: str) -> list[str]:
         return [name]
     if model is not None and _on_hub(model):
         raise DataError(
-            f"{name!r} is a pattern, and the revisions of {model} on the hub are not listed here; name them, as in "
-            "--checkpoints step1000,step2000."
+            f"{name!r} is a pattern of folders, but there is no folder {model}; revisions on the hub are not listed here, so "
+            "name them, as in --checkpoints step1000,step2000."
         )
     root = Path(model).expanduser() if model is not None else Path()
     found = sorted(path for path in glob.glob(name, root_dir=root) if (root / path).is_dir())
