@@ -37,6 +37,7 @@ from headwise.stats import (
     drift_test,
     false_alarm_threshold,
     friedman_nemenyi,
+    grouped_share_interval,
     mann_whitney_maps,
     mean_interval,
     minimum_detectable_auroc,
@@ -346,6 +347,14 @@ def share_p(random: Generator, controls: int, changed: float) -> float:
 
 def share_interval(random: Generator, controls: int, changed: float, loss: float) -> Interval:
     return share_change(*_shares(random, controls, changed, loss))[:3]
+
+
+def grouped_share(random: Generator, groups: int, share: float, alike: float) -> float:
+    """Members of a group share one draw with probability ``alike``, so a group's share has mean ``share``."""
+    sizes = random.integers(1, 4, groups)
+    together = random.random(groups) < alike
+    hits = np.where(together, sizes * (random.random(groups) < share), random.binomial(sizes, share))
+    return missed(share, *grouped_share_interval(hits, sizes))
 
 
 def satterthwaite(random: Generator) -> float:

@@ -40,6 +40,8 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -76,24 +78,53 @@ RANDOM_LOGIT = 2.0  # standard deviation of the logits of a head that nothing wa
 NOISE = 0.003  # of what is written into the spare part
 
 
+@dataclass(frozen=True)
+class PlantedHead:
+    """One head of a planted model."""
+
+    kind: str
+    """a key of `PLANTED`, or "two back", which looks like a previous-token head and is none"""
+    layer: int
+    head: int
+    share: float | None = None
+    """of its weight that goes to its target, where there is one; the rest stays on the token itself. None: all of it"""
+
+
 def planted_profile_model() -> Model:
     """The model above, with `tiny_tokenizer`; where its heads are stands in `PLANTED`."""
+    return planted_heads_model([PlantedHead(kind, *place) for kind, place in PLANTED.items()])
+
+
+def planted_heads_model(
+    heads: Sequence[PlantedHead], *, seed: int = 0, sharpness: float = SHARP, noise: float = 0.0
+) -> Model:
+    """The same model with other heads; the first previous-token head of layer 0 is the one that fills the slot.
+
+    ``seed``: of the random heads and of the noise. Of heads with a share: ``sharpness``, and ``noise``, the standard
+    deviation of what is added to their logits, a bilinear form of query and key drawn once per head, so that it is the
+    same for the same two tokens.
+    """
     config = GPT2Config(
         vocab_size=VOCABULARY, n_positions=POSITIONS, n_embd=HIDDEN, n_layer=LAYERS, n_head=HEADS, n_inner=8,
         pad_token_id=0, bos_token_id=1, eos_token_id=2,
     )  # fmt: skip
     hf = GPT2LMHeadModel(config).eval()
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         hf.transformer.wte.weight.zero_()[:, TOKEN] = token_codes()
         hf.transformer.wpe.weight.zero_()[:, POSITION] = position_codes()
         hf.transformer.wpe.weight[:, MIRROR] = -position_codes()
         for block in hf.transformer.h:
             _plant_nothing(block, generator)
-        for kind, (layer, head) in PLANTED.items():
-            q, k, constant = _QUERY_AND_KEY[kind]()
-            _plant(hf.transformer.h[layer].attn, head, SQUARED_NORM[layer], q, k, constant)
-        _write_previous_token(hf.transformer.h[PLANTED["previous"][0]].attn, PLANTED["previous"][1])
+        for one in heads:
+            q, k, constant = _query_and_key(one, sharpness)
+            if noise and one.share is not None:
+                key = CODE / 2 if k[POSITION, :CODE].any() else CODE  # squared norm of what it compares with
+                spread = noise / math.sqrt(SQUARED_NORM[one.layer] * key)
+                q[:, :CODE] += torch.randn(HIDDEN, CODE, generator=generator) * spread
+            _plant(hf.transformer.h[one.layer].attn, one.head, SQUARED_NORM[one.layer], q, k, constant)
+        for one in [one for one in heads if one.kind == "previous" and one.layer == 0][:1]:
+            _write_previous_token(hf.transformer.h[0].attn, one.head)
     hf.config._name_or_path = "planted"
     return load(hf, tiny_tokenizer(VOCABULARY))
 
@@ -141,28 +172,37 @@ def _maps() -> tuple[Tensor, Tensor, Tensor]:
     return torch.zeros(HIDDEN, WIDTH), torch.zeros(HIDDEN, WIDTH), torch.zeros(WIDTH)
 
 
-def _positional(turn: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _query_and_key(one: PlantedHead, sharpness: float) -> tuple[Tensor, Tensor, Tensor]:
+    q, k, constant = _QUERY_AND_KEY[one.kind](SHARP if one.share is None else sharpness)
+    if one.share is not None:  # the token itself gets the logit that leaves the target this share
+        itself = math.log((1 - one.share) / one.share) + (0 if one.kind == "duplicate" else sharpness)
+        q[POSITION, CODE:] = torch.eye(CODE) * itself / (CODE / 2)
+        k[POSITION, CODE:] = torch.eye(CODE)
+    return q, k, constant
+
+
+def _positional(turn: Tensor, sharpness: float = SHARP) -> tuple[Tensor, Tensor, Tensor]:
     q, k, constant = _maps()
-    q[POSITION, :CODE] = turn * SHARP / (CODE / 2)
+    q[POSITION, :CODE] = turn * sharpness / (CODE / 2)
     k[POSITION, :CODE] = torch.eye(CODE)
     return q, k, constant
 
 
-def _sink() -> tuple[Tensor, Tensor, Tensor]:
+def _sink(sharpness: float) -> tuple[Tensor, Tensor, Tensor]:
     q, k, constant = _positional(torch.zeros(CODE, CODE))
-    constant[:CODE] = position_codes()[0] * SHARP / (CODE / 2)
+    constant[:CODE] = position_codes()[0] * sharpness / (CODE / 2)
     return q, k, constant
 
 
-def _matching(key: slice) -> tuple[Tensor, Tensor, Tensor]:
+def _matching(key: slice, sharpness: float) -> tuple[Tensor, Tensor, Tensor]:
     q, k, constant = _maps()
-    q[TOKEN, :CODE] = torch.eye(CODE) * SHARP / CODE
+    q[TOKEN, :CODE] = torch.eye(CODE) * sharpness / CODE
     k[key, :CODE] = torch.eye(CODE)
     return q, k, constant
 
 
-def _duplicate() -> tuple[Tensor, Tensor, Tensor]:
-    q, k, constant = _matching(TOKEN)
+def _duplicate(sharpness: float) -> tuple[Tensor, Tensor, Tensor]:
+    q, k, constant = _matching(TOKEN, sharpness)
     q[POSITION, CODE:] = torch.eye(CODE) * -NOT_ITSELF / (CODE / 2)
     k[POSITION, CODE:] = torch.eye(CODE)
     return q, k, constant
@@ -170,11 +210,12 @@ def _duplicate() -> tuple[Tensor, Tensor, Tensor]:
 
 _QUERY_AND_KEY = {
     "sink": _sink,
-    "previous": lambda: _positional(step_back()),
-    "diagonal": lambda: _positional(torch.eye(CODE)),
+    "previous": lambda sharpness: _positional(step_back(), sharpness),
+    "two back": lambda sharpness: _positional(step_back() @ step_back(), sharpness),
+    "diagonal": lambda sharpness: _positional(torch.eye(CODE), sharpness),
     "duplicate": _duplicate,
-    "induction": lambda: _matching(SLOT),
-    "uniform": _maps,
+    "induction": lambda sharpness: _matching(SLOT, sharpness),
+    "uniform": lambda sharpness: _maps(),
 }
 
 

@@ -10,6 +10,7 @@ unembedding is the token codes: so after "a b c d a" the model says b, by these 
 from __future__ import annotations
 
 import math
+import random
 
 import torch
 from planted import CODE, HIDDEN, PLANTED, SQUARED_NORM, TOKEN, VOCABULARY, WIDTH, planted_profile_model
@@ -18,13 +19,18 @@ from headwise.corpora import CIRCUIT_TASKS, PromptPair, TaskPairs
 from headwise.model import Model
 
 CIRCUIT = {PLANTED["previous"], PLANTED["induction"]}
+WORDS = "river house door light night rain garden letter winter stone road window friend paper".split()
 STRENGTH = 6.0  # of what the induction head writes, in token codes
 
 
 def planted_circuit_model() -> Model:
     """The model above."""
-    model = planted_profile_model()
-    layer, head = PLANTED["induction"]
+    return write_what_was_found(planted_profile_model(), PLANTED["induction"])
+
+
+def write_what_was_found(model: Model, induction: tuple[int, int]) -> Model:
+    """The planted model, in which this induction head writes the token that it attends to, STRENGTH times."""
+    layer, head = induction
     attention = model.hf.transformer.h[layer].attn
     values = slice(2 * HIDDEN + head * WIDTH, 2 * HIDDEN + (head + 1) * WIDTH)
     with torch.no_grad():
@@ -33,6 +39,12 @@ def planted_circuit_model() -> Model:
         attention.c_proj.weight[head * WIDTH : (head + 1) * WIDTH] = 0
         attention.c_proj.weight[head * WIDTH : head * WIDTH + CODE, TOKEN] = STRENGTH * torch.eye(CODE)
     return model
+
+
+def planted_task(rng: random.Random) -> PromptPair:
+    """One pair of the same task in words of the tokenizer, as `headwise.corpora.CircuitTask` draws it."""
+    a, b, c, d = rng.sample(WORDS, 4)
+    return PromptPair(f"{a} {b} {c} {d} {a}", f"{c} {b} {a} {d} {a}", (f" {b}",), (f" {d}",))
 
 
 def induction_pairs(count: int, seed: int = 0) -> TaskPairs:

@@ -8,10 +8,15 @@ and weak, but for two:
   the j-th source becomes the j-th unit vector, and W_O sends it to minus the j-th target.
 
 A third relation, of colours, is planted nowhere.
+
+`planted_relation_heads` plants any heads: that map some of a relation's pairs, or that look like it and do not: "targets"
+writes the mean of all targets for every source, "wrong" maps each source to the target of another.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -53,7 +58,33 @@ def ids(name: str, side: int) -> list[int]:
     return [int(tokenizer.convert_tokens_to_ids(pair[side])) for pair in planted_relations()[name].pairs]
 
 
+@dataclass(frozen=True)
+class RelationHead:
+    """One head that reads the sources of a relation."""
+
+    relation: str
+    layer: int
+    head: int
+    sign: float = 1.0
+    """-1: it suppresses the targets"""
+    known: float = 1.0
+    """share of the pairs that it maps; the others it maps as "wrong" does"""
+    writes: str = "pairs"
+    """or "targets" or "wrong": see above"""
+
+
 def planted_relations_model(seed: int = 0) -> Model:
+    """The model above."""
+    return planted_relation_heads(
+        [RelationHead("country-capital", *CAPITAL), RelationHead("antonym", *ANTONYM, sign=-1.0)], seed=seed
+    )
+
+
+def planted_relation_heads(heads: Sequence[RelationHead], *, seed: int = 0, noise: float = 0.0) -> Model:
+    """The same model with other heads; ``noise``: standard deviation of all logits of a source, where its target has 1.
+
+    The relation "copying" has the sources of country-capital as sources and targets.
+    """
     config = LlamaConfig(
         vocab_size=VOCABULARY, hidden_size=HIDDEN, intermediate_size=96, num_hidden_layers=LAYERS,
         num_attention_heads=HEADS, num_key_value_heads=HEADS, head_dim=WIDTH, max_position_embeddings=64,
@@ -68,11 +99,27 @@ def planted_relations_model(seed: int = 0) -> Model:
     hf.config._name_or_path = "planted relations"
     model = load(hf, planted_tokenizer())
     weights = HeadWeights(model)
+    generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        _plant(hf, CAPITAL, weights.embedding[ids("country-capital", 0)], hf.lm_head.weight[ids("country-capital", 1)])
-        read = weights.effective(weights.embedding[ids("antonym", 0)])
-        _plant(hf, ANTONYM, read, -hf.lm_head.weight[ids("antonym", 1)])
+        for one in heads:
+            copies = one.relation == "copying"
+            read = weights.embedding[ids("country-capital" if copies else one.relation, 0)]
+            read = read if one.layer == 0 else weights.effective(read)
+            target = hf.lm_head.weight[ids("country-capital" if copies else one.relation, 0 if copies else 1)]
+            write = one.sign * _written(target, one)
+            if noise:
+                write = write + torch.randn(write.shape, generator=generator) * noise
+            _plant(hf, (one.layer, one.head), read, write)
     return model
+
+
+def _written(target: torch.Tensor, one: RelationHead) -> torch.Tensor:
+    """(pair, hidden): what is written for each source."""
+    if one.writes == "targets":
+        return target.mean(0, keepdim=True).expand_as(target) * PAIRS**0.5
+    wrong = target.roll(1, dims=0)
+    known = torch.arange(len(target)) < round(one.known * len(target))
+    return wrong if one.writes == "wrong" else torch.where(known[:, None], target, wrong)
 
 
 def _plant(hf: Any, place: tuple[int, int], read: torch.Tensor, write: torch.Tensor) -> None:

@@ -17,6 +17,7 @@ An answer is one token. Without its head a function's answers are gone; without 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import xarray as xr
@@ -38,6 +39,7 @@ def planted_readings(
     per_function: int = 60,
     strength: float = 2.5,
     seed: int = 0,
+    carries: Mapping[str, Sequence[tuple[int, int]]] = CARRIES,
 ) -> xr.Dataset:
     """Readings of the functions study, as `StepReader.read` gives them; `strength` 0: nothing to be known."""
     rng = np.random.default_rng(seed)
@@ -45,7 +47,7 @@ def planted_readings(
     of = np.array([functions[row % len(functions)] for row in range(count)], dtype=object)
     z = rng.standard_normal((count, 6, 5, 8)).astype(np.float32)
     for name in functions:
-        for layer, head in CARRIES[name]:
+        for layer, head in carries[name]:
             vector = rng.standard_normal(8)
             z[of == name, layer, head] += strength * vector / np.linalg.norm(vector)
     chain = np.array([f"q{row // len(functions)}" for row in range(count)], dtype=object)

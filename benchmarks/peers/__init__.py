@@ -45,3 +45,6 @@ PEERS = {
         Peer("nnsight", "nnsight", "0.8.1", "peers.nnsight", "a trace of eager attention, reduced inside it"),
     )
 }  # fmt: skip
+
+# no peer in the tables of speed: it compiles the programs of `ground_truth`
+TRACR = Peer("tracr", "tracr-pypi", "1.0.0", "peers.tracr_programs", "RASP programs compiled to weights")

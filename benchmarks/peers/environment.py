@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from peers import PEERS
+from peers import PEERS, TRACR
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / ".cache" / "bench"
@@ -44,6 +44,8 @@ def python_of(name: str) -> Path:
 
 def requirements(name: str) -> list[str]:
     """What pip is asked for: the peer, and the libraries whose forward pass is the base."""
+    if name == TRACR.package:
+        return [TRACR.requirement]  # it runs on jax
     return [*(f"{library}=={_pinned(library)}" for library in SAME), PEERS[name].requirement]
 
 

@@ -18,7 +18,13 @@ from headwise.stats.auroc import Auroc, AurocDifference, auroc, auroc_by_fold, a
 from headwise.stats.conformal import Threshold, false_alarm_threshold, risk_threshold
 from headwise.stats.correlation import Correlation, correlation, correlation_table, rank_vectors, spearman
 from headwise.stats.drift import Drift, Shift, drift_test
-from headwise.stats.intervals import mean_interval, sum_of_means_half_width, t_half_width, wilson_interval
+from headwise.stats.intervals import (
+    grouped_share_interval,
+    mean_interval,
+    sum_of_means_half_width,
+    t_half_width,
+    wilson_interval,
+)
 from headwise.stats.multiple_testing import benjamini_hochberg, combine_ranks
 from headwise.stats.paired_shares import ShareChange, share_change
 from headwise.stats.permutation import ShuffleTest, permutation_null, rank_p, shuffle_test
@@ -33,7 +39,8 @@ __all__ = [
     "Auroc", "AurocDifference", "Correlation", "Drift", "MetricInterval", "Ranking", "Reliability", "RiskCoverage",
     "ShareChange", "Shift", "ShuffleTest", "Threshold", "auprc", "auroc", "auroc_by_fold", "auroc_rows", "auroc_within",
     "benjamini_hochberg", "combine_ranks", "correlation", "correlation_table", "delong_test", "drift_test",
-    "false_alarm_threshold", "friedman_nemenyi", "mann_whitney_maps", "mean_interval", "minimum_detectable_auroc",
+    "false_alarm_threshold", "friedman_nemenyi", "grouped_share_interval", "mann_whitney_maps", "mean_interval",
+    "minimum_detectable_auroc",
     "minimum_detectable_gain", "minimum_detectable_share", "paired_changes", "permutation_null", "rank_p",
     "rank_vectors", "reliability", "risk_coverage", "risk_threshold", "share_change", "shuffle_test",
     "spearman", "sum_of_means_half_width", "t_half_width", "van_elteren_maps", "wilson_interval",

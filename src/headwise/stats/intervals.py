@@ -112,3 +112,43 @@ def wilson_interval(share: ArrayLike, size: ArrayLike, *, level: float = 0.95) -
     middle = (share + z**2 / (2 * size)) / (1 + z**2 / size)
     half = z * np.sqrt(share * (1 - share) / size + z**2 / (4 * size**2)) / (1 + z**2 / size)
     return np.clip(middle - half, 0, 1), np.clip(middle + half, 0, 1)
+
+
+def grouped_share_interval(hits: ArrayLike, sizes: ArrayLike, *, level: float = 0.95) -> tuple[float, float]:
+    """Wilson's interval of a proportion over groups whose members are not independent, such as the heads of models.
+
+    The size is divided by the design effect, the variance of Σ hits / Σ sizes between groups over the binomial one, where
+    that is above 1 (Korn and Graubard, "Confidence intervals for proportions with small expected number of positive
+    counts estimated from survey data", Survey Methodology 24, 1998). Where all members agree, groups show no variance, and
+    each counts once.
+
+    Args:
+        hits: (group,), how many of its members count.
+        sizes: (group,), out of how many; groups without members say nothing.
+        level: of the interval.
+
+    Returns:
+        Its two ends; NaN without members. A single group is taken as one of independent members.
+
+    Examples:
+        Forty models with three heads each; in ten of them all are missed, which says less than 30 of 120 missed singly.
+
+        >>> low, high = grouped_share_interval([3] * 30 + [0] * 10, [3] * 40)
+        >>> round(low, 2), round(high, 2)
+        (0.6, 0.86)
+        >>> [round(float(end), 2) for end in wilson_interval(0.75, 120)]
+        [0.67, 0.82]
+    """
+    hits, sizes = np.asarray(hits, dtype=float), np.asarray(sizes, dtype=float)
+    hits, sizes = hits[sizes > 0], sizes[sizes > 0]
+    total, groups = float(sizes.sum()), len(sizes)
+    if not groups:
+        return float("nan"), float("nan")
+    share, effective = float(hits.sum()) / total, total
+    if groups > 1 and 0 < share < 1:
+        between = groups / (groups - 1) * float(np.square(hits - share * sizes).sum()) / total**2
+        effective = total / max(1.0, between / (share * (1 - share) / total))
+    elif groups > 1:
+        effective = float(groups)
+    low, high = wilson_interval(share, effective, level=level)
+    return float(low), float(high)

@@ -5,22 +5,15 @@ import json
 import numpy as np
 import pytest
 from planted import planted_profile_model, tiny_model
-from planted_circuit import CIRCUIT, planted_circuit_model
+from planted_circuit import CIRCUIT, planted_circuit_model, planted_task
 
 from headwise.core.errors import DataError, StudyError
-from headwise.corpora import CIRCUIT_TASKS, CircuitTask, PromptPair
+from headwise.corpora import CIRCUIT_TASKS, CircuitTask
 from headwise.model import load
 from headwise.studies import build
 from headwise.studies.circuits.measure import prepare
 from headwise.studies.circuits.spec import CircuitsOptions
 from headwise.studies.inputs import StudyInputs
-
-WORDS = "river house door light night rain garden letter winter stone road window friend paper".split()
-
-
-def planted_task(rng):
-    a, b, c, d = rng.sample(WORDS, 4)
-    return PromptPair(f"{a} {b} {c} {d} {a}", f"{c} {b} {a} {d} {a}", (f" {b}",), (f" {d}",))
 
 
 @pytest.fixture(autouse=True)

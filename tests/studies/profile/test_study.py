@@ -16,6 +16,7 @@ from headwise.instruments import STATISTICS
 from headwise.model import Model, load
 from headwise.studies import ProfileOptions, build
 from headwise.studies.profile import measure as study
+from headwise.studies.profile.heads import MIN_ROLE_SCORE, has_role
 
 KINDS = ("sink", "previous", "diagonal", "induction", "duplicate")  # planted, and a statistic of the same name
 BAR, EVEN = 0.8, 0.95
@@ -39,6 +40,15 @@ def found(profile: xr.Dataset, statistic: str) -> list[tuple[int, int]]:
     """The heads that the map says are of this kind: clearly over the bar and over an evenly spread head."""
     one = profile.sel(statistic=statistic)
     return [(int(at), int(head)) for at, head in np.argwhere(((one.value > BAR) & (one.low > one.uniform)).values)]
+
+
+def test_roles_are_those_whose_interval_is_above_the_bar(profile: xr.Dataset) -> None:
+    for kind in KINDS:
+        assert [tuple(one) for one in np.argwhere(has_role(profile, kind))] == [PLANTED[kind]]
+    weaker = profile.copy(deep=True)
+    layer, head = PLANTED["induction"]
+    weaker["low"].loc[{"statistic": "induction", "layer": layer, "head": head}] = MIN_ROLE_SCORE - 0.01
+    assert not has_role(weaker, "induction").any()
 
 
 def of(values: xr.DataArray, kind: str) -> xr.DataArray:
@@ -231,6 +241,18 @@ def test_repeats_are_ordinary_tokens_after_the_first_one(tiny: Model, passages: 
         assert first == tiny.tokenizer.bos_token_id
         assert rest[:100] == rest[100:]
         assert not set(rest) & set(tiny.tokenizer.all_special_ids)
+
+
+def test_repeats_may_be_drawn_from_the_tokens_of_the_texts(tiny: Model) -> None:
+    few = tuple(
+        Passage(f"p{one}", "river house door light night rain garden letter winter stone", "prose") for one in range(2)
+    )
+    examples = study._examples(tiny, Passages("few", few), ProfileOptions(repeats=5, period=8, repeat="texts"))
+    known = set(examples[0].ids)
+    repeated = {token for one in examples if one.register == "repeats" for token in one.ids}
+    assert repeated <= known and len(repeated) > 8
+    with pytest.raises(DataError, match="lower the period"):
+        study._examples(tiny, Passages("few", few), ProfileOptions(repeats=5, period=20, repeat="texts"))
 
 
 @pytest.mark.parametrize("family", ["gpt2", "qwen3", "gemma2", "gpt_neox"])

@@ -76,6 +76,8 @@ def _examples(model: Model, passages: Passages, options: ProfileOptions) -> list
     assert tokenizer is not None  # model.ids has refused otherwise
     special = set(tokenizer.all_special_ids) | set(tokenizer.added_tokens_decoder)
     ordinary = set(range(min(len(tokenizer), model.card.vocabulary_size))) - special
+    if options.repeat == "texts":
+        ordinary &= {token for example in long_enough for token in example.ids}
     prefix = tokenizer("")["input_ids"]
     period = min(options.period, (limit - len(prefix)) // 2)
     return long_enough + repeated_random(options.repeats, period, ordinary, seed=options.seed, prefix=prefix)

@@ -44,6 +44,12 @@ class ProfileOptions(StudyOptions):
     )
     repeats: int = option(16, "number of sequences of repeated random tokens", minimum=2, quick=8)
     period: int = option(128, "number of random tokens in such a sequence before they repeat", minimum=3)
+    repeat: str = option(
+        "vocabulary",
+        'which tokens are drawn for them: "vocabulary", any ordinary token; "texts", those that occur in the texts, for a '
+        "model that has learned only part of its vocabulary",
+        choices=("vocabulary", "texts"),
+    )
     batch_tokens: int | None = batch_tokens_option(4_096)  # tokens per batch, padding included; None: by the device
     shard: int | None = shard_option(10)  # examples between saves; None: by the device
     seed: int = option(0, "seed of the random tokens")

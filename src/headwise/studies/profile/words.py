@@ -20,9 +20,8 @@ from headwise.describe.narrative import Narrative, reading
 from headwise.describe.phrases import Accessor, model_of, size_of
 from headwise.describe.writer import Writer, listed
 from headwise.figures.head_maps import NamedMap
+from headwise.studies.profile.heads import HALF, MIN_ROLE_SCORE, has_role
 
-HALF = 0.5  # of a head's attention on the first token: the head is a sink
-MIN_ROLE_SCORE = 0.4  # a head has a role when the whole interval of its score is above this
 MAX_ROLE_HEADS = 8  # named per role
 MAX_REGISTERS = 8  # named
 MIN_CELLS_FOR_CHANCE = 100  # from which the number of intervals that miss by chance is reported
@@ -171,9 +170,9 @@ def _observations(writer: Writer, profile: ProfileAccessor) -> Iterator[str]:
 
 
 def _role_heads(profile: ProfileAccessor, key: str) -> list[maps.HeadValue]:
-    """The heads whose whole interval (where there is none: whose value) is above the threshold, strongest first."""
-    lowest = profile.map(key, "low" if profile.has_intervals(key) else "value")
-    return maps.strongest(profile.map(key).where(lowest > MIN_ROLE_SCORE), profile.total)
+    """The heads with this role, strongest first."""
+    values = profile.map(key).transpose(LAYER, HEAD)
+    return maps.strongest(values.where(values.copy(data=has_role(profile.dataset, key))), profile.total)
 
 
 def _strongest(writer: Writer, profile: ProfileAccessor, key: str) -> str:
