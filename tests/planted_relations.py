@@ -10,7 +10,7 @@ and weak, but for two:
 A third relation, of colours, is planted nowhere.
 
 `planted_relation_heads` plants any heads: that map some of a relation's pairs, or that look like it and do not: "targets"
-writes the mean of all targets for every source, "wrong" maps each source to the target of another.
+writes all targets for every source, "wrong" maps each source to the target of another.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def planted_relation_heads(heads: Sequence[RelationHead], *, seed: int = 0, nois
 def _written(target: torch.Tensor, one: RelationHead) -> torch.Tensor:
     """(pair, hidden): what is written for each source."""
     if one.writes == "targets":
-        return target.mean(0, keepdim=True).expand_as(target) * PAIRS**0.5
+        return target.sum(0, keepdim=True).expand_as(target)  # each with logit 1
     wrong = target.roll(1, dims=0)
     known = torch.arange(len(target)) < round(one.known * len(target))
     return wrong if one.writes == "wrong" else torch.where(known[:, None], target, wrong)

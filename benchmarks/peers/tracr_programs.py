@@ -10,7 +10,7 @@ vocabulary, its own choice of kinds, and its own letters that the heads count. H
 uniformly.
 
 One file per program: the weights, the labels of heads, and what tracr's own model (jax) makes of three sequences, so that
-whoever converts the weights can compare. Does not know Headwise. Compiler: Lindner et al. 2023, arXiv 2301.05062.
+the conversion of the weights can be checked. Does not know Headwise. Compiler: Lindner et al. 2023, arXiv 2301.05062.
 """
 
 from __future__ import annotations

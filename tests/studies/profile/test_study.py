@@ -16,7 +16,7 @@ from headwise.instruments import STATISTICS
 from headwise.model import Model, load
 from headwise.studies import ProfileOptions, build
 from headwise.studies.profile import measure as study
-from headwise.studies.profile.heads import MIN_ROLE_SCORE, has_role
+from headwise.studies.profile.words import MIN_ROLE_SCORE, has_role
 
 KINDS = ("sink", "previous", "diagonal", "induction", "duplicate")  # planted, and a statistic of the same name
 BAR, EVEN = 0.8, 0.95
