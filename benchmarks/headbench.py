@@ -501,8 +501,8 @@ attention out. TransformerLens' `head_detector` reads the same weights and the s
   their weight: it stays, and such heads are to be read from the map.
 - **Sets name too many in small models, and too few where there are many.** A tenth of 18 heads is two, whether the model has
   none of the kind or four. In the compiled programs half or more of the named duplicate-token and induction heads, and most
-  of the named sinks, are the next best of a fixed number. The set is meant for overlap between studies; for what a head is, use the
-  role.
+  of the named sinks, are the next best of a fixed number. The set is meant for overlap between studies; for what a head is,
+  use the role.
 - **Content heads rest on the first token** where nothing repeats: in compiled programs, a few induction heads count as sinks.
 - **`head_detector` needs another threshold for each kind.** Its score is a share of all attention, and in a sequence that
   repeats once, half of the tokens have nothing to look back to, so a perfect induction head scores about .5. At the number of
