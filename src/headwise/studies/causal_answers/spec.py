@@ -135,7 +135,8 @@ CAUSAL_ANSWERS = DatasetSpec(
     figure="figure:figure",
     figure_options={
         "kind": FigureOption(
-            choices={"all": "both of the others", "answers": "shares of the questions", "detectors": "AUROCs"}
+            choices={"all": "both of the others", "answers": "shares of the questions", "detectors": "AUROCs"},
+            example="detectors",
         ),
     },
     variants=(

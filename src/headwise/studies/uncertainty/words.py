@@ -7,7 +7,6 @@ Dataset and recorded with its source in `Description.numbers`.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Sequence
 from statistics import NormalDist
@@ -16,6 +15,7 @@ import numpy as np
 import xarray as xr
 
 from headwise.core.dims import COST_CLASS
+from headwise.core.parsing import parse_attribute
 from headwise.describe.narrative import Narrative
 from headwise.describe.phrases import SMALL_SAMPLE, model_of, with_interval
 from headwise.describe.writer import Writer, listed
@@ -183,7 +183,7 @@ def _caveats(writer: Writer, data: ScoresAccessor) -> Iterator[str]:
         f"by {'an entailment model' if data.parameters.get('entailment') else 'comparing exact answers'}, and SAR's "
         "similarity is the model's own embedding, not a cross-encoder."
     )
-    for name, reason in json.loads(str(data.dataset.attrs.get("left_out", "{}"))).items():
+    for name, reason in parse_attribute(data.dataset.attrs, "left_out", dict[str, str], "{}").items():
         yield f"{name} is left out: {reason}."
     if np.isfinite(data.dataset["seconds"].sel({COST_CLASS: "pass"}).item()):
         yield "Times are of this machine and batch size; what a pass reads can be read while the answer is written, at less."
