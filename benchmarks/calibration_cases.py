@@ -115,6 +115,8 @@ CASES = (
     Case(SELECTIVE, "auprc", "1,000 answers, 60 % wrong, AUROC .69", OUTSIDE,
          partial(draws.kept, what="auprc", size=1000, wrong=0.6, apart=0.7), 100, 4000,
          limit=0.06, why="a normal approximation"),
+    Case(SELECTIVE, "mean_of_intervals", "mean of the AUROCs of five sets, .6 to .9, 100 answers each", OUTSIDE,
+         draws.mean_auroc, 200, 4000, limit=0.06, why="a normal approximation"),
     Case(SELECTIVE, "friedman_nemenyi", "five data sets, ten equally good methods", SMALL_P,
          partial(draws.ranked, what="p", sets=5, methods=10), 100, 2000, limit=0.06, why="an F approximation"),
     Case(SELECTIVE, "friedman_nemenyi", "the same, some of them variants of one another", SMALL_P,

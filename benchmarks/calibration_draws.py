@@ -40,6 +40,7 @@ from headwise.stats import (
     grouped_share_interval,
     mann_whitney_maps,
     mean_interval,
+    mean_of_intervals,
     minimum_detectable_auroc,
     paired_changes,
     permutation_null,
@@ -500,6 +501,15 @@ def kept_risk(random: Generator) -> float:
     end = np.sort(score)[50]  # the first that is not kept
     wrong, right = 0.4 * norm.cdf(end - 1), 0.6 * norm.cdf(end)
     return missed(wrong / (wrong + right), made.risk_low[49], made.risk_high[49])
+
+
+def mean_auroc(random: Generator) -> float:
+    """Five sets, some harder than others."""
+    truth, labels = np.linspace(0.6, 0.9, 5), np.arange(100) < 40
+    scores = random.normal(size=(100, 5)) + np.sqrt(2) * norm.ppf(truth) * labels[:, None]
+    area = auroc(scores, labels)
+    _, low, high = mean_of_intervals(area.value, area.low, area.high)
+    return missed(float(truth.mean()), low, high)
 
 
 def ranked(random: Generator, what: str, sets: int, methods: int, variants: bool = False) -> float:

@@ -6,6 +6,7 @@
 | model  | a tiny model, 3 layers x 6 heads, whose heads are known by construction (`tests/planted.py`): L0H3 looks at the previous token, L1H4 does induction, L0H1 looks at the first token |
 | atlas  | a made-up atlas of 6 layers x 6 heads with four studies (`tests/synthetic`); to be read, not changed          |
 | answered | an atlas of `model` with the studies answers, spectral, detection and streaming, on 60 answers that are labelled by their length |
+| uncertainty | a made-up Dataset of the study uncertainty: sampled answers disagree where the answer is wrong               |
 | folder | an empty folder                                                                                             |
 
 Each is made when an example names it, once for all of them. `docs/reference/index.md` tells readers the same.
@@ -32,7 +33,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # an entry point of Inspect, which `make` does not install
 collect_ignore = [] if importlib.util.find_spec("inspect_ai") else ["headwise/inspect_scorer.py"]
 
-NAMES = ("hw", "model", "atlas", "answered", "folder")
+NAMES = ("hw", "model", "atlas", "answered", "uncertainty", "folder")
 STUDIES = ("profile", "patterns", "spectral", "relations")
 
 
@@ -71,6 +72,14 @@ def answered(tmp_path_factory: pytest.TempPathFactory, hw: Any, model: Any) -> A
     options = {"spectral": SpectralOptions(k=5, shuffles=200)}
     questions = write(folder / "answers.jsonl", rows(60))
     return hw.build(model, ["spectral", "streaming"], questions=questions, output=folder / "atlas", options=options)
+
+
+@pytest.fixture(scope="session")
+def uncertainty() -> Any:
+    """Scores of wrong answers, made up."""
+    from synthetic.uncertainty import uncertainty_dataset
+
+    return uncertainty_dataset()
 
 
 @pytest.fixture

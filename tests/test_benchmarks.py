@@ -197,3 +197,22 @@ def test_reading_commands_are_shown_as_ratios_within_a_round(tmp_path):
     found = reading.section({reading.BASE: base, "heads ATLAS": own}, tmp_path)
     row = "| `headwise heads ATLAS` | 4.00 s | **2.00** (1.00 to 2.00) | 3.00 s | **1.50** (0.50 to 2.00) | 1.5 |"
     assert row in found and "An atlas of 2.5 MB; medians of 3 rounds" in found
+
+
+def test_scores_are_compared_with_those_of_the_peer_and_every_conversion_is_in_the_table():
+    parity = import_module("parity")
+    names = list(parity.CONVERSIONS)
+    rows = [{"scores": dict.fromkeys(names, value)} for value in (1.0, 3.0)]
+    own = {name: [1.0, 3.0] for name in names} | {"RAUQ": [1.0, 3.4]}
+    difference = parity.compared(rows, own)
+    assert difference["RAUQ"] == pytest.approx(0.1) and sum(value > 0 for value in difference.values()) == 1
+    theirs = dict.fromkeys(("plain", "answer with attention", "attention again", "entropy", "p(True)", "samples"), 2.0)
+    memory = {f"{whose} {what}": 1000.0 for whose in ("our", "their") for what in ("plain", "scores")}
+    found = {
+        "questions": 2, "samples": 3, "versions": {"lm_polygraph": "0.7.0", "transformers": "5.22.0"}, "memory": memory,
+        "difference": difference, "theirs": theirs, "ours": dict.fromkeys(("answer", "pass", "p(True)", "samples"), 1.0),
+        "made": "Made by hand.",
+    }  # fmt: skip
+    text = parity.section(found)
+    assert all(f"| {name} | {score} |" in text for name, (score, _) in parity.CONVERSIONS.items())
+    assert "| ... over a plain answer | 3.00 | 2.00 |" in text and "1.0e-01" in text

@@ -33,6 +33,7 @@ OTHER_DOORS = {
     "atlas/disk.py": "the atlas's files, whose commits are atomic by other means",
     "atlas/local_store.py": "the same",
     "core/cpu.py": "a note in the cache, renamed into place",
+    "core/memory.py restart_peak": "no file: a switch of the kernel",
     "cli/main.py _logged": "the log of a bug, in the temporary folder",
     "model/sources.py": "a copy in the cache, which model/cache.py renames into place",
     "training/run.py write_model": "is given the folder of output_folder",

@@ -12,9 +12,9 @@ import headwise as hw
 from headwise.studies import ProfileOptions
 
 SNAPSHOT = """
-Activations AnswerScorer Atlas HeadOutputs HeadWeights HeadwiseError Instrument Intervention MeanAblation Model ModelCard
-Patterns Profile RayEngine ResampleAblation ScaleHeads Spectrum Steer StudyOptions StudySpec TrainingAtlas Watch build check
-compare detect load observe plan run sparsify studies watch
+Activations AnswerScorer Atlas HeadOutputs HeadWeights HeadwiseError Instrument Intervention MeanAblation Model
+ModelCard Patterns Profile RayEngine ResampleAblation ScaleHeads Spectrum Steer StudyOptions StudySpec TrainingAtlas
+Watch bench_detection build check compare detect load observe plan run sparsify studies watch
 """
 
 

@@ -48,3 +48,4 @@ PEERS = {
 
 # no peer in the tables of speed: it compiles the programs of `ground_truth`
 TRACR = Peer("tracr", "tracr-pypi", "1.0.0", "peers.tracr_programs", "RASP programs compiled to weights")
+POLYGRAPH = Peer("LM-Polygraph", "lm-polygraph", "0.7.0", "peers.polygraph_child", "its scores, see `parity`")

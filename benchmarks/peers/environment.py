@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from peers import PEERS, TRACR
+from peers import PEERS, POLYGRAPH, TRACR
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / ".cache" / "bench"
@@ -46,7 +46,10 @@ def requirements(name: str) -> list[str]:
     """What pip is asked for: the peer, and the libraries whose forward pass is the base."""
     if name == TRACR.package:
         return [TRACR.requirement]  # it runs on jax
-    return [*(f"{library}=={_pinned(library)}" for library in SAME), PEERS[name].requirement]
+    return [
+        *(f"{library}=={_pinned(library)}" for library in SAME),
+        (PEERS | {POLYGRAPH.package: POLYGRAPH})[name].requirement,
+    ]
 
 
 def _pinned(library: str) -> str:

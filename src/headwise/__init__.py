@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # for editors, type checkers and the reference; at run time `
     from headwise import studies
     from headwise.analysis import compare
     from headwise.atlas import Atlas, TrainingAtlas
+    from headwise.bench import bench_detection
     from headwise.core.errors import HeadwiseError
     from headwise.engines import RayEngine
     from headwise.instruments import Activations, HeadOutputs, Patterns, Profile, Spectrum
@@ -40,6 +41,7 @@ __getattr__, __dir__ = lazy_exports(
         ".": "studies",
         ".analysis": "compare",
         ".atlas": "Atlas TrainingAtlas",
+        ".bench": "bench_detection",
         ".core.errors": "HeadwiseError",
         ".engines": "RayEngine",
         ".instruments": "Activations HeadOutputs Patterns Profile Spectrum",
@@ -58,6 +60,6 @@ __getattr__, __dir__ = lazy_exports(
 __all__ = [
     "Activations", "AnswerScorer", "Atlas", "HeadOutputs", "HeadWeights", "HeadwiseError", "Instrument", "Intervention",
     "MeanAblation", "Model", "ModelCard", "Patterns", "Profile", "RayEngine", "ResampleAblation", "ScaleHeads", "Spectrum",
-    "Steer", "StudyOptions", "StudySpec", "TrainingAtlas", "Watch", "build", "check", "compare", "detect", "load", "observe",
-    "plan", "run", "sparsify", "studies", "watch",
+    "Steer", "StudyOptions", "StudySpec", "TrainingAtlas", "Watch", "bench_detection", "build", "check", "compare",
+    "detect", "load", "observe", "plan", "run", "sparsify", "studies", "watch",
 ]  # fmt: skip

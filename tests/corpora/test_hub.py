@@ -30,6 +30,11 @@ ROWS = {  # set -> row, expected (id, question, answers), other fields
          "answers": {"text": ["red", "red", "a red"], "answer_start": [10, 10, 8]}},
         ("squad-s1", "Which colour?", ("red", "a red")), {"context": STORY},
     ),
+    "sciq": (
+        {"question": "What moves a boat?", "distractor1": "a tree", "distractor2": "a stone", "distractor3": "a nail",
+         "correct_answer": "the wind", "support": STORY},
+        ("sciq-0", "What moves a boat?", ("the wind",)), {"wrong_answers": ("a tree", "a stone", "a nail"), "context": ""},
+    ),
     "gsm8k": (
         {"question": "2 boats with 600 oars?", "answer": "2 x 600 = <<2*600=1200>>1200\n#### 1,200"},
         ("gsm8k-0", "2 boats with 600 oars?", ("1200",)), {"numeric": True},

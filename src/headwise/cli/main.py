@@ -24,6 +24,7 @@ import typer
 from headwise import __version__
 from headwise.cli import INTERRUPTED
 from headwise.cli.answers import answers
+from headwise.cli.bench import bench
 from headwise.cli.build import build
 from headwise.cli.check import check
 from headwise.cli.compare import compare
@@ -59,7 +60,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 VERBS = (
-    build, plan, check, studies, show, describe, heads, head, compare, emergence, report, serve, answers, detect, drift,
+    build, plan, check, studies, show, describe, heads, head, compare, emergence, report, serve, answers, detect, drift, bench,
     sparsify, export,
 )  # fmt: skip
 for verb in VERBS:

@@ -58,6 +58,7 @@ SHARE = "share"  # how much of an answer has been written: 0.5 is half of its to
 PREFIX = "prefix"  # a beginning of an answer
 TOKEN_CLASS = "token_class"  # a kind of token that is predicted, such as "repeated" or "name"
 COVERAGE = "coverage"  # share of the answers that are given, those with the lowest scores; the others are withheld
+QUESTION_SET = "question_set"  # a set of questions, such as triviaqa
 COST_CLASS = "cost_class"  # what a score of an answer costs beyond the answer: nothing, a pass, several samples
 MEASURE = "measure"  # what is compared with and without a head, such as the share of correct answers
 HEAD_SET = "head_set"  # several heads that are ablated together
@@ -71,7 +72,7 @@ DIMS = frozenset(
         TASK, CONTROL, REMOVED, DRAW, STRATEGY, ERROR_TYPE,
         CONDITION, POOLED_QUERY, POOLED_KEY,
         SEED, PREDICTED, MASKED, AMOUNT, UNIT, CIRCUIT_SIZE, RULE,
-        ABLATION, SHARE, PREFIX, TOKEN_CLASS, COVERAGE, COST_CLASS, MEASURE, HEAD_SET, STEP,
+        ABLATION, SHARE, PREFIX, TOKEN_CLASS, COVERAGE, COST_CLASS, QUESTION_SET, MEASURE, HEAD_SET, STEP,
     )
 )  # fmt: skip
 

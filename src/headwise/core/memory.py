@@ -1,4 +1,4 @@
-"""How much memory may still be allocated? Sizes that a file declares are compared with it before anything is allocated."""
+"""How much memory may still be allocated, and how much was? Sizes that a file declares are compared with it beforehand."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ except ImportError:  # pragma: no cover  (Windows)
 
 MEMINFO = Path("/proc/meminfo")
 _STATUS = Path("/proc/self/statm")
+_OWN_STATUS, _FORGET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 _CGROUPS = (
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
     ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
@@ -36,6 +37,20 @@ def room_for(size: int) -> bool:
     """Whether this process can allocate so many bytes: of the machine, its container and its own limit (ulimit -v)."""
     rooms = [room for room in (available_memory(), *_container_rooms(), *_own_room()) if room]
     return not rooms or size <= min(rooms)
+
+
+def restart_peak() -> None:
+    """Let `peak_memory` count from here; without effect where the system does not allow that."""
+    with contextlib.suppress(OSError):
+        _FORGET.write_text("5")
+
+
+def peak_memory() -> int:
+    """The largest resident set of this process in bytes, since `restart_peak` or since it began; 0 if unknown."""
+    with contextlib.suppress(OSError, StopIteration):
+        line = next(line for line in _OWN_STATUS.read_text().splitlines() if line.startswith("VmHWM"))
+        return int(line.split()[1]) * 1024
+    return 0 if resource is None else int(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) * 1024
 
 
 def in_bytes(size: int) -> str:

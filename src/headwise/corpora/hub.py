@@ -6,6 +6,7 @@
 | nq_open     | google-research-datasets/nq_open            | any of the answers            |                |
 | squad       | rajpurkar/squad                             | any annotator's span          | the paragraph  |
 | coqa        | stanfordnlp/coqa                            | any annotator's answer        | the story, earlier questions |
+| sciq        | allenai/sciq                                | correct_answer, against distractors | (not the support) |
 | gsm8k       | openai/gsm8k, main                          | the number after ####         |                |
 | halueval_qa | pminervini/HaluEval, qa                     | right_answer, against the hallucinated one | the knowledge |
 | truthfulqa  | truthfulqa/truthful_qa, generation          | any correct answer, against the incorrect ones |   |
@@ -170,6 +171,11 @@ def _coqa(row: Row) -> Iterator[Question]:
         )  # fmt: skip
 
 
+def _sciq(row: Row) -> Iterator[Question]:
+    wrong = [row[f"distractor{number}"] for number in (1, 2, 3)]
+    yield Question("", row["question"], _texts([row["correct_answer"]]), wrong_answers=_texts(wrong))
+
+
 def _gsm8k(row: Row) -> Iterator[Question]:
     _, mark, number = row["answer"].rpartition("####")
     if not mark:
@@ -206,6 +212,7 @@ SETS: Mapping[str, HubSet] = {
     "nq_open": HubSet("google-research-datasets/nq_open", None, "validation", _nq_open),
     "squad": HubSet("rajpurkar/squad", None, "validation", _squad),
     "coqa": HubSet("stanfordnlp/coqa", None, "validation", _coqa),
+    "sciq": HubSet("allenai/sciq", None, "validation", _sciq),
     "gsm8k": HubSet("openai/gsm8k", "main", "test", _gsm8k),
     "halueval_qa": HubSet("pminervini/HaluEval", "qa", "data", _halueval_qa),
     "truthfulqa": HubSet("truthfulqa/truthful_qa", "generation", "validation", _truthfulqa),

@@ -21,6 +21,7 @@ from headwise.stats.drift import Drift, Shift, drift_test
 from headwise.stats.intervals import (
     grouped_share_interval,
     mean_interval,
+    mean_of_intervals,
     sum_of_means_half_width,
     t_half_width,
     wilson_interval,
@@ -37,11 +38,11 @@ from headwise.stats.stratified import auroc_within, van_elteren_maps
 
 __all__ = [
     "Auroc", "AurocDifference", "Correlation", "Drift", "MetricInterval", "Ranking", "Reliability", "RiskCoverage",
-    "ShareChange", "Shift", "ShuffleTest", "Threshold", "auprc", "auroc", "auroc_by_fold", "auroc_rows", "auroc_within",
-    "benjamini_hochberg", "combine_ranks", "correlation", "correlation_table", "delong_test", "drift_test",
-    "false_alarm_threshold", "friedman_nemenyi", "grouped_share_interval", "mann_whitney_maps", "mean_interval",
-    "minimum_detectable_auroc",
-    "minimum_detectable_gain", "minimum_detectable_share", "paired_changes", "permutation_null", "rank_p",
-    "rank_vectors", "reliability", "risk_coverage", "risk_threshold", "share_change", "shuffle_test",
-    "spearman", "sum_of_means_half_width", "t_half_width", "van_elteren_maps", "wilson_interval",
+    "ShareChange", "Shift", "ShuffleTest", "Threshold", "auprc", "auroc", "auroc_by_fold", "auroc_rows",
+    "auroc_within", "benjamini_hochberg", "combine_ranks", "correlation", "correlation_table", "delong_test",
+    "drift_test", "false_alarm_threshold", "friedman_nemenyi", "grouped_share_interval", "mann_whitney_maps",
+    "mean_interval", "mean_of_intervals", "minimum_detectable_auroc", "minimum_detectable_gain",
+    "minimum_detectable_share", "paired_changes", "permutation_null", "rank_p", "rank_vectors", "reliability",
+    "risk_coverage", "risk_threshold", "share_change", "shuffle_test", "spearman", "sum_of_means_half_width",
+    "t_half_width", "van_elteren_maps", "wilson_interval",
 ]  # fmt: skip

@@ -4,6 +4,8 @@
     sums     Σ means ± t_f sqrt(Σ s_i² / n_i),  f = (Σ e_i)² / Σ e_i² / (n_i - 1),  e_i = s_i² / n_i
              (Satterthwaite, "An approximate distribution of estimates of variance components", Biometrics Bulletin 2,
              1946): a value put together from several means, such as one over prompts and one over random draws
+    MOVER    mean ± sqrt(Σ (value_i - end_i)²) / K: a mean of K independent values of which the intervals are known, each side
+             from the same side of theirs (Zou and Donner, Statistics in Medicine 27, 2008)
     Wilson   (p + z²/2n ± z sqrt(p (1 - p) / n + z²/4n²)) / (1 + z²/n)
              (Wilson, "Probable inference, the law of succession, and statistical inference", JASA 22, 1927): stays
              between 0 and 1 and is informative even where k is 0 or n
@@ -89,6 +91,31 @@ def sum_of_means_half_width(samples: Sequence[NDArray], *, level: float = 0.95) 
         return 0.0
     freedom = total**2 / sum(error**2 / (len(sample) - 1) for error, sample in zip(errors, samples, strict=True))
     return float(scipy.special.stdtrit(freedom, 0.5 + level / 2) * np.sqrt(total))
+
+
+def mean_of_intervals(values: ArrayLike, low: ArrayLike, high: ArrayLike) -> tuple[Floats, Floats, Floats]:
+    """The mean over the first axis of independent values with intervals, and its own interval (MOVER).
+
+    It is the interval of the mean of just these quantities, such as the AUROC on these question sets; it does not say how much
+    another set would differ.
+
+    Args:
+        values: (value, ...).
+        low: lower ends of their intervals.
+        high: upper ends, of the same level, which the result has, too.
+
+    Returns:
+        The mean and the two ends; NaN where a value is NaN.
+
+    Examples:
+        >>> mean, low, high = mean_of_intervals([0.6, 0.8], [0.5, 0.7], [0.7, 0.86])
+        >>> round(float(mean), 3), round(float(low), 3), round(float(high), 3)
+        (0.7, 0.629, 0.758)
+    """
+    values, low, high = (np.asarray(each, dtype=np.float64) for each in (values, low, high))
+    mean, count = values.mean(axis=0), len(values)
+    down, up = (np.sqrt(np.square(values - end).sum(axis=0)) / count for end in (low, high))
+    return mean, mean - down, mean + up
 
 
 def wilson_interval(share: ArrayLike, size: ArrayLike, *, level: float = 0.95) -> tuple[Floats, Floats]:
