@@ -527,10 +527,11 @@ attention out. TransformerLens' `head_detector` reads the same weights and the s
 
 Limits: planted and compiled models have one mechanism per head, so what is hard in real models (heads with several roles,
 roles shared by many heads) is in the trained models only, of which there are a few small ones. `head_detector` was run on the
-first ten models of each group and level. The noise of planted models, the share of weak distractors, the distractor of relations that writes
-all targets and the criterion of trained models (a head counts if it is needed or sufficient; at first, only if needed, where
-heads that do the same work counted as none) were settled while first results were looked at; no finder's number was. Knock-out
-uses sequences of one period, so a head that looks back that far by position alone would count as an induction head."""
+first ten models of each group and level. The noise of planted models, the share of weak distractors, the distractor of
+relations that writes all targets and the criterion of trained models (a head counts if it is needed or sufficient; at first,
+only if needed, where heads that do the same work counted as none) were settled while first results were looked at; no finder's
+number was. Knock-out uses sequences of one period, so a head that looks back that far by position alone would count as an
+induction head."""
 
 
 def main() -> None:
