@@ -115,7 +115,7 @@ def _notes(one: xr.Dataset) -> tuple[str, ...]:
     slope, error = (float(one[name].isel({TOKEN_CLASS: 0})) for name in ("slope", "error"))
     return (
         f"{text} (dots in the first map, rings are the largest effects); the others have a second-order attribution, "
-        f"multiplied by a slope ({slope:.2f} for all tokens) that was fitted on random heads, for which it misses "
-        f"{error:.2f} standard deviations of their exact effects. Last panel: the heads with both, in nats per token; the rank "
+        f"corrected by a curve (of slope {slope:.2f} for all tokens) that was fitted on these heads; what it misses is "
+        f"{error:.2f} standard deviations of exact effects. Last panel: the heads with both, in nats per token; the rank "
         "correlation is over the random ones.",
     )

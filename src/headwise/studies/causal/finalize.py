@@ -4,14 +4,19 @@ A reading is a sum over the tokens of one class in one prompt; S_i, over n_i tok
 
     R = Σ S_i / Σ n_i,   interval: Student's t of the residuals (S_i - R n_i) / mean n, over prompts with such tokens
 
-Correction, per ablation and class, on the random heads that were ablated exactly: exact = b · attribution + error with a
-variance that grows with the attribution (large effects are missed by more), v = |A| + median |A|; by weighted least squares
+Correction, per ablation and class, on the heads that were ablated exactly. A second-order attribution has no upper limit, an
+effect has: in early layers attributions of 10 nats stand for effects of 0.05. So effects level off, and large ones are
+missed by more:
 
-    b = Σ A E / v / (Σ A² / v) or 0 where that is negative,   s² = Σ (E - b A)² / v / (n - 1)
+    E = b S(A) + error,   S(A) = A / (1 + |A| / c),   standard deviation of the error  s v,   v = |S| + median |S|
 
-A head that was not ablated has the effect b A, and an interval of half-width sqrt((b · half of A)² + t² s² v): one over
-texts, and the error of the prediction. Its test uses the fewer degrees of freedom of the two. Heads are compared with those
-of their layer whose output norm is most similar (`MATCHED` of them).
+by maximum likelihood: b = Σ S E / v² / (Σ S² / v²), or 0 where that is negative, for every c of a grid; the best c, or a
+straight line (c infinite) where that fits no worse by a likelihood ratio test. Heads that were chosen by their attribution
+may take part, because they were chosen on other prompts.
+
+A head that was not ablated has the effect b S(A), and an interval of half-width sqrt((b S'(A) · half of A)² + t² s² v²):
+one over texts, and the error of the prediction. Its test uses the fewer degrees of freedom of the two. Heads are compared
+with those of their layer whose output norm is most similar (`MATCHED` of them).
 """
 
 from __future__ import annotations
@@ -34,6 +39,7 @@ __all__ = ["finalize"]
 
 ALL = "all"  # tokens of every class, answers excepted
 MATCHED = 4  # heads of the layer with the most similar norm
+BENDS = 40  # points of the grid of c
 CLASS_INFO = {  # class -> label, definition of the predicted token
     ALL: ("all tokens", "every predicted token of the texts"),
     "repeated": ("repeated tokens", "the token occurred earlier in the prompt"),
@@ -50,15 +56,23 @@ Floats = NDArray[np.float64]
 class Calibration(NamedTuple):
     """How exact effects follow from attributions."""
 
-    slope: float  # b
+    slope: float  # b, of small attributions
+    saturation: float  # c, the attribution at which half of the straight line is left
     spread: float  # s
-    floor: float  # the median |attribution|
-    error: float  # root mean square of what is missed, as a share of the standard deviation of the exact effects
-    heads: int  # that it was fitted on
+    floor: float  # the median |S|
+    freedom: int  # heads that it was fitted on, less the parameters
 
-    def variance(self, attribution: Floats) -> Floats:
-        """Of the error for heads with these attributions."""
-        return self.spread**2 * (np.abs(attribution) + self.floor)
+    def scale(self, attribution: Floats) -> Floats:
+        """Effect per attribution, of heads with these attributions."""
+        return self.slope / (1 + np.abs(attribution) / self.saturation)
+
+    def rise(self, attribution: Floats) -> Floats:
+        """By how much the effect rises with the attribution there, b S'(A)."""
+        return self.slope / (1 + np.abs(attribution) / self.saturation) ** 2
+
+    def deviation(self, attribution: Floats) -> Floats:
+        """Standard deviation of the error for heads with these attributions."""
+        return self.spread * (np.abs(attribution) / (1 + np.abs(attribution) / self.saturation) + self.floor)
 
 
 class TestedValue(NamedTuple):
@@ -165,7 +179,8 @@ class _Result:
             "agreement_first_order": spearman(first[random], measured[random]),
             "concordance": concordance(attribution, measured, chosen),
             "slope": fitted.slope,
-            "error": fitted.error,
+            "saturation": fitted.saturation if np.isfinite(fitted.saturation) else np.nan,
+            "error": np.nan if self.was_ablated.all() else error_left_out(attribution[chosen], measured[chosen]),
         }
 
     def divergences(self) -> dict[str, Floats]:
@@ -185,11 +200,11 @@ class _Result:
     def _corrected(self, sums: Floats, exact: Floats, tokens: Floats) -> tuple[TestedValue, Calibration]:
         """Exact effects, and corrected attributions of the other heads."""
         attributed, measured = _ratio(sums, tokens), _ratio(exact, tokens)
-        fitted = calibrate(attributed.value[self.random], measured.value[self.random])
+        fitted = calibrate(attributed.value[self.first], measured.value[self.first])
         freedom = _freedom(tokens, fitted)
         level = stats.t.ppf(0.975, freedom)
-        half = np.sqrt((fitted.slope * attributed.half) ** 2 + level**2 * fitted.variance(attributed.value))
-        value = fitted.slope * attributed.value
+        half = np.hypot(fitted.rise(attributed.value) * attributed.half, level * fitted.deviation(attributed.value))
+        value = fitted.scale(attributed.value) * attributed.value
         known = self.was_ablated
         return (
             TestedValue(
@@ -204,15 +219,15 @@ class _Result:
         """Ranks in the layer, and the excess over heads of similar norm; mean ablation, all tokens."""
         sums, tokens = self.attribution[:, 0, 0], self.tokens[:, 0]
         attribution = _ratio(sums, tokens).value
-        fitted = calibrate(attribution[self.random], _ratio(self.exact[:, 0, 0], tokens).value[self.random])
-        per_text = np.where(self.was_ablated, self.exact[:, 0, 0], fitted.slope * sums)  # (example, layer, head)
+        fitted = calibrate(attribution[self.first], _ratio(self.exact[:, 0, 0], tokens).value[self.first])
+        per_text = np.where(self.was_ablated, self.exact[:, 0, 0], fitted.scale(attribution) * sums)
         peers = matched_heads(self.norm, MATCHED)
         others = np.full_like(per_text, np.nan)
         for (layer, head), near in peers.items():
             others[:, layer, head] = per_text[:, layer, near].mean(1)
         excess, matched = _ratio(per_text - others, tokens), _ratio(others, tokens).value
         level = stats.t.ppf(0.975, _freedom(tokens, fitted))
-        half = np.sqrt(excess.half**2 + np.where(self.was_ablated, 0, level**2 * fitted.variance(attribution)))
+        half = np.hypot(excess.half, np.where(self.was_ablated, 0, level * fitted.deviation(attribution)))
         return {
             "rank": ranks_in_layer(effect),
             "norm": self.norm,
@@ -224,8 +239,8 @@ class _Result:
 
 
 def _freedom(tokens: Floats, fitted: Calibration) -> int:
-    """The fewer of prompts and random heads, less one."""
-    return max(1, min(int((tokens > 0).sum()), fitted.heads) - 1)
+    """The fewer degrees of freedom of the prompts and of the correction."""
+    return max(1, min(int((tokens > 0).sum()) - 1, fitted.freedom))
 
 
 def _per_token(sums: Floats, tokens: Floats) -> Floats:
@@ -253,23 +268,47 @@ def _p_value(value: Floats, half: Floats, freedom: int) -> Floats:
 
 
 def calibrate(attribution: Floats, exact: Floats) -> Calibration:
-    """The weighted regression of exact effects on attributions, through 0; a negative slope is no prediction and becomes 0.
+    """Exact effects as a curve of the attributions; a negative slope is no prediction and becomes 0.
 
-    >>> calibrate(np.array([1.0, 2.0, -1.0]), np.array([0.5, 1.0, -0.5]))
-    Calibration(slope=0.5, spread=0.0, floor=1.0, error=0.0, heads=3)
+    >>> found = calibrate(np.array([1.0, 2.0, -1.0, 4.0]), np.array([0.5, 1.0, -0.5, 2.0]))
+    >>> found.slope, found.saturation
+    (0.5, inf)
     """
     known = np.isfinite(attribution) & np.isfinite(exact)
     a, e = attribution[known], exact[known]
-    floor = float(np.median(np.abs(a))) if len(a) else 0.0
-    if len(a) < 2 or floor == 0:
-        return Calibration(1.0, float("nan"), floor, float("nan"), len(a))
-    v = np.abs(a) + floor
-    slope = max(0.0, float((a * e / v).sum() / (a * a / v).sum()))
-    missed = e - slope * a
-    spread = float(np.sqrt((missed**2 / v).sum() / (len(a) - 1)))
-    deviation = float(e.std(ddof=1))
-    error = float(np.sqrt((missed**2).mean()) / deviation) if deviation else float("nan")
-    return Calibration(slope, spread, floor, error, len(a))
+    if len(a) < 4 or not np.median(np.abs(a)):
+        return Calibration(1.0, np.inf, np.nan, np.nan, max(1, len(a) - 1))
+    bends = np.append(np.geomspace(np.median(np.abs(a)), 10 * np.abs(a).max(), BENDS), np.inf)
+    size = a / (1 + np.abs(a) / bends[:, None])  # (bend, head)
+    floor = np.median(np.abs(size), axis=1)
+    v = np.abs(size) + floor[:, None]
+    slope = np.maximum(0.0, (size * e / v**2).sum(1) / (size**2 / v**2).sum(1))
+    squares = ((e - slope[:, None] * size) ** 2 / v**2).sum(1)
+    with np.errstate(divide="ignore"):
+        likelihood = -len(a) / 2 * np.log(squares / len(a)) - np.log(v).sum(1)
+    best = int(np.argmax(likelihood))
+    if likelihood[best] <= likelihood[-1] + stats.chi2.ppf(0.95, 1) / 2:
+        best = BENDS
+    freedom = len(a) - 1 - (best < BENDS)
+    return Calibration(
+        float(slope[best]), float(bends[best]), float(np.sqrt(squares[best] / freedom)), float(floor[best]), freedom
+    )
+
+
+def error_left_out(attribution: Floats, exact: Floats) -> float:
+    """What a correction without the head misses, root mean square, as a share of the standard deviation of exact effects.
+
+    >>> a = np.array([1.0, 2.0, -1.0, 4.0, 3.0])
+    >>> round(error_left_out(a, 0.5 * a), 6)
+    0.0
+    """
+    known = np.flatnonzero(np.isfinite(attribution) & np.isfinite(exact))
+    a, e = attribution[known], exact[known]
+    if len(known) < 5 or not (deviation := float(e.std(ddof=1))):
+        return float("nan")
+    others = (calibrate(np.delete(a, index), np.delete(e, index)) for index in range(len(known)))
+    missed = [e[index] - float(other.scale(a[index]) * a[index]) for index, other in enumerate(others)]
+    return float(np.sqrt(np.mean(np.square(missed)))) / deviation
 
 
 def concordance(one: Floats, other: Floats, chosen: NDArray[np.bool_]) -> float:

@@ -82,9 +82,9 @@ CAUSAL = DatasetSpec(
         "The output of one head is replaced by its mean over texts, or by its output on another text, and the rise of the "
         "next-token loss is measured, by class of the predicted token and on gold answers to questions. The tenth of the "
         "heads with the largest attribution and a random tenth are ablated exactly; the others have a second-order "
-        "attribution (gradient, and Fisher information from labels that the model draws), multiplied by a slope fitted on "
-        "the random tenth. Intervals are over texts and, for heads that were not ablated, include the error of that "
-        "prediction.",
+        "attribution (gradient, and Fisher information from labels that the model draws), corrected by a curve that is "
+        "fitted on the heads that were ablated exactly. Intervals are over texts and, for heads that were not ablated, "
+        "include the error of that prediction.",
         "after attribution patching (Syed et al.) and mean and resample ablation (Chan et al., causal scrubbing)",
         "https://arxiv.org/abs/2310.10348",
     ),
@@ -145,10 +145,15 @@ CAUSAL = DatasetSpec(
             "share of pairs of such heads of one layer that attribution orders as exact ablation does; chance is half",
             dtype="float32",
         ),
-        Variable("slope", (ABLATION, TOKEN_CLASS), "exact effect per attribution, over the random heads", dtype="float32"),
+        Variable("slope", (ABLATION, TOKEN_CLASS), "exact effect per attribution where that is small", dtype="float32"),
+        Variable(
+            "saturation", (ABLATION, TOKEN_CLASS),
+            "attribution at which exact effects have levelled off to half of that; NaN: they do not", dtype="float32",
+            unit="nats per token", required=False,
+        ),
         Variable(
             "error", (ABLATION, TOKEN_CLASS),
-            "error of the correction over the random heads, as a share of the standard deviation of their exact effects",
+            "what the correction misses of heads that it was not fitted on, in standard deviations of exact effects",
             dtype="float32",
         ),
         Variable("tokens", (TOKEN_CLASS,), "number of predicted tokens", dtype="float32", unit="tokens"),
@@ -184,12 +189,13 @@ CAUSAL = DatasetSpec(
         HeadColumn("kl", low="kl_low", high="kl_high", label="KL without it", only={ABLATION: "mean"}),
     ),
     default_columns=("causal.mean.all.effect", "causal.rank"),
+    readable_since=1,  # heads that were not ablated then have attributions times a constant, far too large in early layers
 )  # fmt: skip
 
 SPEC = StudySpec(
     name="causal",
     package=__package__,
-    version=1,
+    version=2,
     options=CausalOptions,
     produces=(CAUSAL,),
     inputs=("passages", "questions"),

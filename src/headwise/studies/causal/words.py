@@ -82,7 +82,7 @@ def _overview(writer: Writer, one: CausalAccessor) -> Iterator[str]:
     if one.exact < one.total:
         yield (
             f"{exact} of {total} were ablated one at a time; the others have a second-order attribution, corrected by what "
-            "exact ablation gave for heads chosen at random."
+            "exact ablation gave for these."
         )
     else:
         yield f"All {total} were ablated one at a time."
@@ -184,7 +184,7 @@ def _agreement(writer: Writer, one: CausalAccessor) -> str:
     text = (
         f"Over {writer.count(random, 'random', 'random head')}, attribution and exact ablation correlate in rank at {rho} "
         f"(gradient times change alone: {first}); exact effects are {writer.fixed(one.number('slope'), 'slope all')} times the "
-        "attribution"
+        f"attribution{_levelling_off(writer, one)}"
     )
     if np.isfinite(one.number("concordance")):
         share = writer.percent(one.number("concordance"), "concordance all")
@@ -196,6 +196,15 @@ def _agreement(writer: Writer, one: CausalAccessor) -> str:
     return f"{text}."
 
 
+def _levelling_off(writer: Writer, one: CausalAccessor) -> str:
+    """Where effects stop to grow with the attribution; atlases of version 1 do not know it."""
+    if "saturation" not in one.dataset or not np.isfinite(one.number("saturation")):
+        return ""
+    return (
+        f" where it is small, and half of that where it is {writer.fixed(one.number('saturation'), 'saturation all')}"
+    )
+
+
 def _or_infinite(value: float) -> float:
     return value if np.isfinite(value) else float("inf")
 
@@ -204,7 +213,7 @@ def _caveats(writer: Writer, one: CausalAccessor) -> Iterator[str]:
     if one.exact < one.total:
         rest = writer.count(one.total - one.exact, "corrected", "head")
         error = one.number("error")
-        missed = f" (over the random heads it misses {writer.fixed(error, 'error all')} of their standard deviation)"
+        missed = f" (what it misses is {writer.fixed(error, 'error all')} standard deviations of exact effects)"
         yield (
             f"The numbers of {rest} are corrected attributions, an approximation{missed if np.isfinite(error) else ''}: "
             "--set causal.exact=all ablates every head."
