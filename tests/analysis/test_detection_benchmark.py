@@ -153,3 +153,14 @@ def test_a_hostile_link_is_no_link(sets, tmp_path):
     bad = sets["sciq"].assign_coords(link=("detector", ["javascript:alert(1)"] * sets["sciq"].sizes["detector"]))
     page = write(pooled_benchmark({"a": bad}), tmp_path / "page.html")
     assert "javascript:" not in page.read_text(encoding="utf-8")
+
+
+def test_the_headline_does_not_set_the_smallest_log_probability_against_itself(sets):
+    def others_at_chance(one):
+        others = (one["detector"] != LOGPROB) & (one["kind"] != QUESTION)
+        values = {"auroc": 0.4, "auroc_low": 0.3, "auroc_high": 0.5, "gain_logprob": -0.1}
+        return one.assign({name: one[name].where(~others, value) for name, value in values.items()})
+
+    short = describe_benchmark(pooled_benchmark({name: others_at_chance(one) for name, one in sets.items()})).short()
+    assert short.startswith("The smallest log-probability is best (AUROC ")
+    assert "no other score beats it (q < 0.05)." in short

@@ -66,10 +66,8 @@ def _scores(found: DetectionBenchmark) -> Figure:
             Axis("AUROC, 95 % interval", low=max(low, 0.0), high=1.0), rows, groups, categories, guides=(Guide("x", CHANCE),),
         )
     ]  # fmt: skip
-    notes = [
-        f"{len(found.sets)} question sets ({', '.join(found.sets)}); intervals are those of these sets. Fitted scores are "
-        "cross-validated."
-    ]
+    sets = f"{len(found.sets)} question set{'' if len(found.sets) == 1 else 's'} ({', '.join(found.sets)})"
+    notes = [f"{sets}. Intervals are about other questions of the same sets. Fitted scores are cross-validated."]
     if "mean_rank" in found.table:
         ranked = frame[np.isfinite(frame["mean_rank"])].sort_values("mean_rank", kind="stable")
         ranks = ranked["mean_rank"].to_numpy()
@@ -218,6 +216,13 @@ def _headline(writer: Writer, found: DetectionBenchmark) -> str:
     best = str(scores.index[0])
     beaten = sum(bool(beating(found, name, "gain_logprob")) for name in found.sets)
     area = writer.number(scores["auroc"].iloc[0], f"pooled_auroc {best}")
+    if best == LOGPROB:
+        more = (
+            "no other score beats it"
+            if not beaten
+            else f"yet others beat it on {writer.count(beaten, 'sets with a gain', 'set')}"
+        )
+        return f"The smallest log-probability is best (AUROC {area}); {more} (q < 0.05)."
     if not beaten:
         return f"{best} is best (AUROC {area}), but no score beats the smallest log-probability on any set (q < 0.05)."
     on = writer.count(beaten, "sets with a gain")
