@@ -446,7 +446,11 @@ def hits(random: Generator) -> tuple[xr.Dataset, Column]:
     right = random.random((40, 10, 6)) < 0.33
     dataset = xr.Dataset({"mapped": (("example", "layer", "head"), right)}, coords={"example": np.arange(40)})
     dataset["relation_of"] = ("example", np.full(40, "capital"))
-    return dataset, Column("relations.capital.score", "relations", "capital, score", right.mean(axis=0))
+    column = Column(
+        "relations.capital.score", "relations", "capital, score", right.mean(axis=0),
+        entry="capital", hits="mapped", hits_of="relation_of",
+    )  # fmt: skip
+    return dataset, column
 
 
 def intervals(random: Generator) -> tuple[xr.Dataset, Column]:

@@ -81,7 +81,7 @@ def bench_detection(
         >>> hw.bench_detection(model, ["no-such-set"], output=folder / "bench")  # doctest: +ELLIPSIS
         Traceback (most recent call last):
             ...
-        headwise.core.errors.DataError: there is no file 'no-such-set' and no question set of that name. Did you mean ...?
+        headwise.core.errors.DataError: there is no file 'no-such-set' and no question set of that name. Known: coqa, gsm8k, ...
     """
     questions = question_sets(sets)
     folder = make_folder(output)

@@ -72,7 +72,7 @@ def test_another_model_is_refused(headwise, detected, tmp_path):
 
     other = save_tiny(tmp_path / "other", seed=9)
     result = headwise("detect", detected, "--ask", "why", "--answer", "so", "--model", other)
-    assert "its own model only; give that model with --model, or build an atlas of this one" in result.refused()
+    assert "their own model only; give that model with --model, or build an atlas of this one" in result.refused()
 
 
 def test_an_atlas_without_a_detector_is_refused(headwise, atlas):

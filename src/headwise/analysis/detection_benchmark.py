@@ -52,7 +52,7 @@ class DetectionBenchmark:
     Examples:
         >>> found = pooled_benchmark({"first": uncertainty, "second": uncertainty})
         >>> found
-        <DetectionBenchmark SmolLM2-135M-Instruct: 8 scores on 2 question sets>
+        <DetectionBenchmark SmolLM2-135M-Instruct: 37 scores on 2 question sets>
         >>> found.frame().columns[:4].tolist()
         ['auroc', 'auroc_low', 'auroc_high', 'auprc']
     """

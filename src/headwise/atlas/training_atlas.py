@@ -211,7 +211,7 @@ class TrainingAtlas:
         Examples:
             >>> table = hw.TrainingAtlas({0: atlas, 128: atlas}).heads()
             >>> len(table), list(table.columns[:4])
-            (72, ['step', 'layer', 'head', 'patterns.diagonal'])
+            (72, ['step', 'layer', 'head', 'patterns.model.diagonal'])
         """
         tables = []
         for step, atlas in self._atlases.items():

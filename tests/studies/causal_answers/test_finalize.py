@@ -19,8 +19,8 @@ def test_planted_losses_are_found_and_matched_heads_lose_nothing():
     assert correct["change_high"].values[NEEDED] < 0 and correct["excess_q"].values[NEEDED] < 0.01
     assert detector["change_high"].values[READ] < 0 and detector["excess_q"].values[READ] < 0.01
     assert detector["excess_q"].values[NEEDED] > 0.05 and correct["excess_q"].values[READ] > 0.05
-    assert found["role"].values[1, 2] == CONTROL and found["controls"].values[NEEDED] == "L1H2 L1H3"
-    assert np.isnan(correct["q"].values[1, 2]) and np.isfinite(correct["p"].values[1, 2])
+    assert found["role"].values[1, 0] == CONTROL and found["controls"].values[NEEDED] == "L1H0 L0H1"
+    assert np.isnan(correct["q"].values[1, 0]) and np.isfinite(correct["p"].values[1, 0])
     assert float(detector["set_excess_q"].sel(head_set="detector")) < 0.01
     assert float(detector["set_excess_q"].sel(head_set="needed")) > 0.05
 
