@@ -121,6 +121,8 @@ def test_figures_hold_the_table(found):
     )
     ranks = figures["scores"].panel("ranks")
     assert ranks.high - ranks.low == pytest.approx(found.table.attrs["critical_difference"], rel=1e-5)
+    distinguished = found.table.attrs["critical_difference"] < np.isfinite(found.frame()["mean_rank"]).sum() - 1
+    assert distinguished != ("With 3 sets no two scores can be distinguished" in " ".join(figures["scores"].notes))
     assert len(figures["risk"].panels) == 3 and LOGPROB in [curve.label for curve in figures["risk"].panels[0].curves]
 
 

@@ -85,6 +85,8 @@ def _scores(found: DetectionBenchmark) -> Figure:
             f"Critical difference {2 * half:.1f} of {len(ranked) - 1} ranks; Friedman's test: p = "
             f"{found.table.attrs['friedman_p']:.2g}."
         )
+        if 2 * half >= len(ranked) - 1:
+            notes.append(f"With {len(found.sets)} sets no two scores can be distinguished by their ranks.")
     return Figure(f"Scores of wrong answers: {found.model}", tuple(panels), len(panels), notes=(" ".join(notes),))
 
 

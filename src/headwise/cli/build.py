@@ -214,7 +214,7 @@ def build(
 
 build.examples = examples(  # type: ignore[attr-defined]
     ("headwise build", "the default model, all default studies; writes the folder atlas"),
-    ("headwise build --quick", "a first look in two to three minutes, marked as such"),
+    ("headwise build --quick", "a first look in about two minutes, marked as such"),
     ("headwise build ./my-model -o atlases/mine", "a model in a folder"),
     (
         "headwise build Qwen/Qwen2.5-0.5B --studies profile --data texts.jsonl",

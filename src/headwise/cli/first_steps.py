@@ -70,7 +70,7 @@ def welcome(folder: Path) -> list[str]:
         lines += ["", "Next", *_commands(*atlases[0])]
     else:
         first = {
-            "headwise build --quick": "a first look at the default model, two to three minutes on two CPU cores",
+            "headwise build --quick": "a first look at the default model, about two minutes on two CPU cores",
             "headwise build": "all default studies, about ten minutes",
             "headwise check MODEL": "whether your own model can be read: a hub id, a folder or a .gguf file",
         }
