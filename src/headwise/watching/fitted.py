@@ -138,7 +138,7 @@ def _maker(detector: Detector, name: str) -> Callable[[], RunningScore]:
 
 
 def refuse_other_model(atlas: Atlas, study: str, model: Model, *, digest: Any = None) -> None:
-    """Refuse a model that is not the one a study's scores were fitted on; ``digest``: of its weights, where a file has it."""
+    """Refuse a model other than that of a study's scores; ``digest``: of the weights that they belong to, if a file has it."""
     own, given = atlas.provenance(study).model, model.identity()["digest"]
     digest = digest or own.get("digest")
     if digest != given:
