@@ -5,9 +5,13 @@ import math
 
 import numpy as np
 import pytest
+from synthetic.streaming import streaming_dataset
 
+from headwise import Atlas
 from headwise.analysis import describe_drift, drift_report, read_log
+from headwise.analysis.drift_log import reference_of
 from headwise.core.errors import DataError
+from headwise.studies.streaming.measure import FITTED, LOGPROB_MIN
 
 
 def rows(count, *, shift=0.0, seed=0, **more):
@@ -132,3 +136,18 @@ def test_scores_of_different_kinds_are_not_compared(written):
 def test_every_number_of_the_words_has_a_source(written):
     words = describe_drift(drift_report(*(read_log(written(f"{n}.jsonl", rows(90, seed=n))) for n in (1, 2))))
     assert all(number.text in words.text() for number in words.numbers) and len(words.numbers) > 20
+
+
+def test_an_atlas_is_a_reference_with_all_held_out_answers(tmp_path):
+    found = streaming_dataset()
+    out = np.flatnonzero(found["held_out"].values)
+    certain = found["probability"].copy()
+    row = list(found["detector"].values).index(FITTED)
+    certain[row, out[0]], certain[row, out[1]] = 1.0, 0.0  # as a probability that close to 1 or 0 is stored
+    atlas = Atlas.create(tmp_path / "atlas")
+    atlas.add("streaming", found.assign(probability=certain))
+    fitted = reference_of(atlas.path, FITTED)
+    assert len(fitted) == len(out) and np.isfinite(fitted.value).all()
+    assert (fitted.value.argmax(), fitted.value.argmin()) == (0, 1)
+    plain = reference_of(atlas.path, LOGPROB_MIN)
+    assert (plain.value == found["score"].sel(detector=LOGPROB_MIN, share=1.0).values[out]).all()

@@ -1,10 +1,12 @@
 """head, heads, compare, and agreement as a user types them."""
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 from synthetic.atlas import synthetic_atlas
 from synthetic.profile import profile_dataset
 
@@ -154,3 +156,13 @@ def test_compare_prints_words_and_a_table(headwise, joined, tmp_path):
     assert len(pd.read_csv(tmp_path / "heads.csv")) == 48
     assert json.loads((tmp_path / "all.json").read_text(encoding="utf-8"))["same_shape"]
     assert len(json.loads(headwise("compare", joined, other, "--json", "--top", "2").out)["heads"]) == 2
+
+
+@pytest.mark.parametrize("width", [50, 90])
+def test_no_number_is_cut_in_a_narrow_terminal(headwise, joined, monkeypatch, width):
+    wide = headwise("head", joined, "L1H2").out
+    monkeypatch.setattr("headwise.cli.heads.console", lambda: Console(width=width, highlight=False))
+    narrow = headwise("head", joined, "L1H2").out
+    assert "…" not in narrow and max(map(len, narrow.splitlines())) <= width
+    numbers = re.compile(r"\d[\d.e-]*")
+    assert set(numbers.findall(narrow)) == set(numbers.findall(wide))

@@ -5,6 +5,7 @@ import shutil
 
 import pandas as pd
 import pytest
+from synthetic.atlas import synthetic_atlas
 
 
 @pytest.mark.parametrize("suffix", ["pdf", "svg", "png"])
@@ -106,3 +107,14 @@ def test_a_damaged_atlas_is_named(headwise, atlas, tmp_path):
 
 def test_something_that_is_no_atlas(headwise, tmp_path):
     assert "is not an atlas" in headwise("describe", tmp_path, "profile").refused()
+
+
+def test_a_study_of_another_version_is_left_out_with_a_note(headwise, tmp_path):
+    atlas = synthetic_atlas(tmp_path / "atlas", studies=("profile", "relations"))
+    found = atlas["relations"]
+    origin = json.loads(found.attrs["provenance"]) | {"study_version": 99}
+    atlas.store.write("relations", found.assign_attrs(provenance=json.dumps(origin)))
+    done = headwise("heads", atlas.path, "-n", "1", "--json")
+    assert done.code == 0 and "name" in json.loads(done.out)[0]
+    assert done.err.startswith(f"note: left out of {atlas.path}: relations: the numbers are of version 99")
+    assert done.err.count("note:") == 1 and "Warning" not in done.err

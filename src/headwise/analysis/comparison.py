@@ -114,9 +114,11 @@ def _matches(a: Atlas, b: Atlas, studies: Iterable[str] | None, different_data: 
     for study in wanted:
         if study not in in_a and study not in in_b:
             raise StudyError(f"Neither atlas has the study {study!r}. {did_you_mean(study, {*in_a, *in_b})}")
-    found = []
+    found, unreadable = [], a.unreadable | b.unreadable
     for study in wanted:
-        if study in in_a and study in in_b:
+        if study in unreadable:
+            found.append(StudyMatch(study, study, "refused", unreadable[study].rstrip("."), ()))
+        elif study in in_a and study in in_b:
             origins = a.provenance(study), b.provenance(study)
             found.append(match_of(study, study, *origins, different_data=different_data))
         else:
@@ -131,7 +133,8 @@ def _refuse_nothing(matches: list[StudyMatch], shared: list[str], one: dict[str,
         return
     refused = "; ".join(f"{match.study}: {match.reason}" for match in matches if match.status == "refused")
     if refused:
-        raise AtlasError(f"Nothing can be compared. {refused}; or compare them anyway with --different-data.")
+        anyway = "; or compare them anyway with --different-data" if "different data" in refused else ""
+        raise AtlasError(f"Nothing can be compared. {refused}{anyway}.")
     raise AtlasError(
         f"The two atlases have no study of heads in common (shared: {', '.join(shared) or 'none'}); build the same studies "
         "for both, as with headwise build --studies profile."

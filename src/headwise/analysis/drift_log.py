@@ -20,14 +20,16 @@ from pathlib import Path
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logit
 
 from headwise.atlas import Atlas
-from headwise.core.dims import DETECTOR
+from headwise.core.dims import DETECTOR, SHARE
 from headwise.core.errors import AtlasError, DataError, did_you_mean
 from headwise.core.parsing import Finite, parse
 
 Floats = NDArray[np.float64]
 STUDY = "streaming"  # whose held-out answers are a reference
+TINY = float(np.finfo(np.float64).epsneg)  # 1 - TINY is the largest probability below 1
 
 
 class LogRow(msgspec.Struct, frozen=True):
@@ -136,7 +138,7 @@ def reference_of(path: str | Path, score: str) -> AnswerLog:
 
 
 def _held_out(atlas: Atlas, score: str) -> AnswerLog:
-    """Scores of whole answers in the study `streaming`: those whose probability is judged, from it."""
+    """Scores of the whole answers that were held out in the study `streaming`."""
     if STUDY not in atlas.studies:
         raise AtlasError(
             f"{atlas.location} has no scores to compare with; build them with headwise build --studies {STUDY} -o "
@@ -150,10 +152,14 @@ def _held_out(atlas: Atlas, score: str) -> AnswerLog:
         )
     one = dataset.sel({DETECTOR: score})
     p = one["probability"].values.astype(np.float64)
-    known = np.isfinite(p) & (p > 0) & (p < 1)
+    known = np.isfinite(p)
     if not known.any():
         raise DataError(f"{atlas.location} has no held-out answers for the score {score!r}; give another log.")
-    value = (np.log(p[known] / (1 - p[known])) - float(one["offset"])) / float(one["slope"])
+    if str(one["kind"].item()) == "score":
+        value = one["score"].isel({SHARE: -1}).values[known]  # of the whole answer
+    else:  # `score` is out of fold; the stored detector's follows from the probability, the ends rounded to 0 or 1 included
+        odds = logit(np.clip(p[known], TINY, 1 - TINY))
+        value = (odds - float(one["offset"])) / float(one["slope"])
     nothing = np.full(len(value), math.nan)
     return AnswerLog(
         f"the held-out answers of {atlas.location}", score, value, alarm=nothing, unusual=nothing, length=nothing,

@@ -199,7 +199,7 @@ def head_reports(atlas: Atlas) -> HeadReports:
         >>> len(reports), "L3H2" in reports
         (36, True)
     """
-    return HeadReports({study: atlas[study] for study in atlas.studies})
+    return HeadReports(atlas.datasets())
 
 
 def head_report(atlas: Atlas, name: str) -> HeadReport:

@@ -71,7 +71,7 @@ def agreement(atlas: Atlas, *, permutations: int = PERMUTATIONS, seed: int = 0) 
         >>> pair.count, round(pair.expected, 1), pair.q < 0.05  # heads in both, expected by chance
         (0, 0.3, False)
     """
-    datasets = {study: atlas[study] for study in atlas.studies}
+    datasets = atlas.datasets()
     with translate_content_errors(f"The atlas {atlas.location}"):
         return agreement_of(datasets, permutations=permutations, seed=seed)
 

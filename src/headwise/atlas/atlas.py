@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import tempfile
 import warnings
+from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,9 +29,9 @@ from headwise.atlas.head_table import heads
 from headwise.atlas.selection import select
 from headwise.atlas.storage.location import Location, open_location
 from headwise.atlas.store import copy_studies, open_store
-from headwise.core.errors import AtlasError, StudyError, did_you_mean, translate_content_errors
+from headwise.core.errors import AtlasError, HeadwiseWarning, StudyError, did_you_mean, translate_content_errors
 from headwise.core.provenance import Provenance
-from headwise.core.schema import annotate, check, upgrade
+from headwise.core.schema import annotate, check, other_version, upgrade
 from headwise.studies.registry import dataset_spec, datasets, schema_of
 
 if TYPE_CHECKING:
@@ -144,6 +145,35 @@ class Atlas:
         check(dataset, schema)
         return annotate(dataset, schema)
 
+    @property
+    def unreadable(self) -> dict[str, str]:
+        """The studies that another version of Headwise is needed for: study -> why, and what to do."""
+        origins = self.provenances()
+        specs = {study: spec for study in origins if (spec := dataset_spec(study)) is not None}
+        reasons = {study: other_version(origins[study], spec.schema) for study, spec in specs.items()}
+        return {study: reason for study, reason in reasons.items() if reason}
+
+    def datasets(self, studies: Iterable[str] | None = None) -> dict[str, xr.Dataset]:
+        """Several studies in memory; those of `unreadable` are left out, with a warning.
+
+        Args:
+            studies: their names; None: all.
+
+        Returns:
+            Study -> Dataset; AtlasError where none of the atlas's studies can be read.
+
+        Examples:
+            >>> list(atlas.datasets()) == atlas.studies
+            True
+        """
+        unreadable = self.unreadable
+        if unreadable and len(unreadable) == len(self.studies):
+            raise AtlasError(" ".join(unreadable.values()))
+        wanted = self.studies if studies is None else list(studies)
+        for reason in (unreadable[study] for study in wanted if study in unreadable):
+            warnings.warn(f"left out of {self.location}: {reason}", HeadwiseWarning, stacklevel=3)
+        return {study: self[study] for study in wanted if study not in unreadable}
+
     def add(self, study: str, dataset: xr.Dataset) -> None:
         """Add or replace a study, atomically: a crash leaves the old study or the new one.
 
@@ -201,7 +231,8 @@ class Atlas:
             >>> sorted(atlas.tree().children)
             ['patterns', 'profile', 'relations', 'spectral']
         """
-        return xr.DataTree.from_dict({"/": xr.Dataset(attrs=ATTRS)} | {f"/{name}": self[name] for name in self.studies})
+        nodes = {f"/{name}": dataset for name, dataset in self.datasets().items()}
+        return xr.DataTree.from_dict({"/": xr.Dataset(attrs=ATTRS)} | nodes)
 
     def heads(self) -> pd.DataFrame:
         """One row per head, all studies joined; see [heads][headwise.atlas.head_table.heads].
@@ -215,7 +246,7 @@ class Atlas:
             (36, 0.85)
         """
         with translate_content_errors(f"The atlas {self.location}"):
-            return heads({name: self[name] for name in self.studies})
+            return heads(self.datasets())
 
     def figure(self, study: str, **options: Any) -> Figure:
         """The study's map as a figure, with its description as alternative text.
@@ -234,7 +265,7 @@ class Atlas:
         dataset = self[study]
         present = import_module("headwise.studies.present")
         with translate_content_errors(f"The study {study!r} in {self.location}"):
-            others = {name: self[name] for name in present.figure_reads(study, self.studies)} if options else {}
+            others = self.datasets(present.figure_reads(study, self.studies)) if options else {}
             figure: Figure = present.figure_of(study, dataset, others=others, **options)
             return figure.with_alt(present.headline(study, dataset))
 
@@ -253,7 +284,7 @@ class Atlas:
             the strongest previous-token head is L3H2 (0.848).
         """
         present, dataset = import_module("headwise.studies.present"), self[study]
-        others = {name: self[name] for name in present.about_heads(self.studies)}
+        others = self.datasets(present.about_heads(self.studies))
         with translate_content_errors(f"The study {study!r} in {self.location}"):
             words: Description = present.describe(study, dataset, others=others, **options)
             return words

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+import textwrap
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,8 +16,7 @@ from headwise.cli.terminal import console, echo, marked
 from headwise.cli.usage import examples
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.table import Table
+    from rich.console import Console, RenderableType
 
     from headwise.analysis.head_facts import HeadReport
     from headwise.analysis.head_sections import HeadSection
@@ -101,6 +101,8 @@ heads.examples = examples(  # type: ignore[attr-defined]
 heads.settings = {"allow_extra_args": True}  # type: ignore[attr-defined]
 
 
+INDENT, GAP = 2, 2  # of what is under a title; between columns
+MIN_WORDS = 20  # of a column that is wrapped
 BAR_CELLS = 10
 VERDICTS = {"agree": "[green]agree[/]", "disagree": "[red]disagree[/]", "open": "[yellow]open[/]"}
 LEFT_ALIGNED = ("", "pairs")
@@ -147,31 +149,47 @@ def _print(report: HeadReport) -> None:
     for section in sections_of(report):
         note = f"  [dim]{marked(section.note)}[/]" if section.note else ""
         out.print(f"\n[bold]{marked(section.title)}[/]{note}")
-        parts: list[RenderableType] = [_table(section)] if section.rows else []
+        parts: list[RenderableType] = [_table(section, out)] if section.rows else []
         parts += [*map(marked, section.lines), *(f"[dim]{marked(text)}[/]" for text in section.footnotes)]
         for part in parts:
-            out.print(Padding(part, (0, 0, 0, 2), expand=False))
+            out.print(Padding(part, (0, 0, 0, INDENT), expand=False))
 
 
-def _table(section: HeadSection) -> Table:
-    """The table of a section, with a bar after each percentile and coloured verdicts."""
+def _table(section: HeadSection, out: Console) -> RenderableType:
+    """The table of a section, with bars and coloured verdicts; where it is too wide for the terminal, one line per row."""
     from rich.table import Table
 
     from headwise.analysis.head_sections import PERCENTILE
 
     table = Table(
-        box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_header=any(section.header)
+        box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="dim", show_header=any(section.header)
     )  # fmt: skip
+    room = out.width - INDENT
     for index, name in enumerate(section.header):
-        left = index == 0 or name in LEFT_ALIGNED
-        table.add_column(marked(name), justify="left" if left else "right", no_wrap=index == 0)
-    has_bars = section.header[-1] == PERCENTILE
+        words = index > 0 and name in LEFT_ALIGNED
+        texts = [*(row[index] for row in section.rows if index < len(row)), *name.split()]
+        width = MIN_WORDS if words else max(map(len, texts), default=0)
+        room -= width + GAP
+        title = textwrap.fill(name, width, break_long_words=False) if name else ""
+        table.add_column(marked(title), justify="left" if words or index == 0 else "right", no_wrap=not words)
+    if room < 0:
+        return "\n".join(_lines(section))
+    has_bars = section.header[-1] == PERCENTILE and room >= BAR_CELLS
     if has_bars:
         table.add_column("")
     for row in section.rows:
         cells = [VERDICTS.get(cell) or marked(cell) for cell in row]
         table.add_row(*cells, *([_bar(row[-1])] if has_bars else []))
     return table
+
+
+def _lines(section: HeadSection) -> Iterator[str]:
+    """Every row as text that can be wrapped: its name, then each column with its title."""
+    for name, *cells in section.rows:
+        titled = zip(section.header[1:], cells, strict=False)
+        yield f"{marked(name)}: " + "; ".join(
+            f"[dim]{marked(title)}[/] {marked(cell)}" for title, cell in titled if cell
+        )
 
 
 def _bar(percentile: str) -> str:

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 import traceback
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -40,7 +41,7 @@ from headwise.cli.show import describe, report, show
 from headwise.cli.sparsify import sparsify
 from headwise.cli.terminal import complain, echo
 from headwise.cli.usage import UsageError, Verb, Verbs, describe_error, examples, name_values, paragraphs
-from headwise.core.errors import ContentError, HeadwiseError
+from headwise.core.errors import ContentError, HeadwiseError, HeadwiseWarning
 
 __all__ = ["INTERRUPTED", "TERMINATED", "unwind_on_sigterm"]
 
@@ -90,7 +91,8 @@ def _alone(
 def main() -> None:
     """The entry point: runs a verb and turns errors and signals into exit codes."""
     try:
-        with unwind_on_sigterm():
+        with unwind_on_sigterm(), warnings.catch_warnings():
+            warnings.showwarning = _print_note
             code = app(standalone_mode=False, prog_name="headwise") or 0
             sys.stdout.flush()  # what cannot be written is an error, and not one that the interpreter finds at its end
     except UsageError as error:
@@ -122,6 +124,14 @@ def main() -> None:
             err=True,
         )
     sys.exit(code)
+
+
+def _print_note(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+    """Our warnings are notes for the user; those of libraries, as Python prints them."""
+    if issubclass(category, HeadwiseWarning):
+        echo(f"note: {message}", err=True)
+    else:
+        sys.stderr.write(warnings.formatwarning(message, category, *where[:2]))
 
 
 def _report(error: Exception) -> int:

@@ -18,6 +18,7 @@ __all__ = [
     "DataError",
     "EngineError",
     "HeadwiseError",
+    "HeadwiseWarning",
     "ModelError",
     "SeamError",
     "StudyError",
@@ -110,6 +111,10 @@ class EngineError(HeadwiseError):
             ...
         headwise.core.errors.EngineError: workers=0 makes no sense for an engine; give at least 1, or leave it out.
     """
+
+
+class HeadwiseWarning(UserWarning):
+    """What the person at the keyboard should know although there is a result; the command line prints it as a note."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

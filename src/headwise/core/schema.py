@@ -214,7 +214,8 @@ def check(dataset: xr.Dataset, schema: Schema) -> None:
             )
         if not {dims.LAYER, dims.HEAD} <= set(dataset[variable].dims):
             raise AtlasError(f"{name}: {variable!r} is listed for the head table but has no dims layer and head.")
-    _check_version(provenance, schema)
+    if reason := other_version(provenance, schema):
+        raise AtlasError(reason)
     _check_shapes(dataset, schema)
 
 
@@ -289,17 +290,20 @@ def _check_dims(dataset: xr.Dataset, schema: Schema) -> None:
             raise AtlasError(f"{study}: the coordinate {dim!r} must be 0, 1, ... {len(numbers) - 1}, not {found}.")
 
 
-def _check_version(provenance: Provenance, schema: Schema) -> None:
-    if provenance.study_version > schema.version:
-        raise AtlasError(
-            f"{schema.name}: the numbers are of version {provenance.study_version} of the study, but this Headwise "
+def other_version(provenance: Provenance, schema: Schema) -> str:
+    """Why numbers of this version of the study cannot be read, and what to do; empty where they can."""
+    version = upgraded_provenance(provenance, schema).study_version
+    if version > schema.version:
+        return (
+            f"{schema.name}: the numbers are of version {version} of the study, but this Headwise "
             f"knows version {schema.version}; use a newer Headwise (pip install -U headwise)."
         )
-    if provenance.study_version < min(schema.version, schema.readable_since or schema.version):
-        raise AtlasError(
-            f"{schema.name}: the numbers are of version {provenance.study_version} of the study, and this Headwise "
+    if version < min(schema.version, schema.readable_since or schema.version):
+        return (
+            f"{schema.name}: the numbers are of version {version} of the study, and this Headwise "
             f"makes version {schema.version}; run the same headwise build again with --redo {schema.name}."
         )
+    return ""
 
 
 def _check_shapes(dataset: xr.Dataset, schema: Schema) -> None:

@@ -79,8 +79,8 @@ class Content:
 
     @cached_property
     def datasets(self) -> dict[str, xr.Dataset]:
-        """Every study, read once."""
-        return {study: self.atlas[study] for study in self.atlas.studies}
+        """Every study that can be read, read once."""
+        return self.atlas.datasets()
 
     @cached_property
     def chapters(self) -> list[str]:
@@ -128,19 +128,20 @@ class Content:
             "quick": any(provenance.quick for provenance in self.provenances.values()),
             "model": model_card(self.provenances[key] for key in self.chapters or self.provenances),
             "studies": [study.listing() for study in self.studies.values()],
-            "missing": [
-                {
-                    "key": study,
-                    "question": spec.question,
-                    "command": f"headwise build --studies {study} -o {self.atlas.location.name}",
-                }
-                for study, spec in datasets().items()
-                if spec.has_page and study not in self.datasets
-            ],
+            "missing": list(self._missing()),
             "data": data_facts(self.provenances),
             "versions": version_facts(self.provenances.values()),
             "measured": {"first": min(created, default=""), "last": max(created, default="")},
         }
+
+    def _missing(self) -> Iterator[dict[str, str]]:
+        """The studies that are not shown, and the command that adds or replaces each."""
+        unreadable = self.atlas.unreadable
+        for study, spec in datasets().items():
+            if spec.has_page and study not in self.datasets:
+                redo = f" --redo {study}" if study in unreadable else ""
+                command = f"headwise build --studies {study}{redo} -o {self.atlas.location.name}"
+                yield {"key": study, "question": unreadable.get(study, spec.question), "command": command}
 
     def _findings(self) -> dict[str, Any]:
         found = certainty_of({key: self.datasets[key] for key in self.chapters})

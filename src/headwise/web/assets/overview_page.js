@@ -108,7 +108,7 @@ function missingStudies(studies) {
   return el(
     "details",
     {class: "missing"},
-    el("summary", {}, `Not in this atlas: ${studies.map((one) => one.key.replaceAll("_", " ")).join(", ")}`),
+    el("summary", {}, `Not shown: ${studies.map((one) => one.key.replaceAll("_", " ")).join(", ")}`),
     el(
       "dl",
       {},
