@@ -121,6 +121,17 @@ def test_planted_agreement_is_found(found):
     assert found.by_chance < 1
 
 
+def test_the_dataset_holds_every_pair_twice_and_says_what_each_variable_is(found):
+    data = found.dataset
+    assert all(array.long_name for array in data.data_vars.values())
+    for one in found.pairs:
+        for first, second in ((one.first, one.second), (one.second, one.first)):
+            cell = data.sel(head_set=first, other_set=second)
+            assert float(cell["count"]) == one.count and float(cell["expected"]) == one.expected
+    assert int(data["count"].notnull().sum()) == 2 * len(found.pairs)
+    assert data["member"].sum("place").values.tolist() == [len(one.heads) for one in found.sets]
+
+
 def test_sets_are_what_their_rules_say(studies, found):
     sets = {one.key: set(one.heads) for one in found.sets}
     assert {"L3H1", "L6H2", "L7H1"} <= sets["relations.knowledge"]

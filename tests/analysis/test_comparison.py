@@ -107,16 +107,14 @@ def test_pairs_of_relations_are_tested_by_signs():
     found = changes(
         columns_of({"relations": before}), columns_of({"relations": after}), {"relations": before}, {"relations": after}
     )
-    column = next(column for column in found if column.name == "relations.country_capital.score")
+    name = "relations.country_capital.score"
     own = before["relation_of"].values == "country-capital"
     hit, now = (one["mapped"].values[own, 3, 1] for one in (before, after))
     gained, lost = int((~hit & now).sum()), int((hit & ~now).sum())
-    sides = [
-        next(c for c in columns_of({"relations": one}).columns if c.name == column.name) for one in (before, after)
-    ]
+    sides = [next(c for c in columns_of({"relations": one}).columns if c.name == name) for one in (before, after)]
     p = change_error(*sides, before, after).p
     assert p[3, 1] == pytest.approx(binomtest(gained, gained + lost).pvalue if gained + lost else 1.0)
-    np.testing.assert_allclose(column.change[3, 1], (gained - lost) / own.sum(), atol=1e-6)
+    np.testing.assert_allclose(found["change"].sel(column=name)[3, 1], (gained - lost) / own.sum(), atol=1e-6)
 
 
 def test_intervals_where_nothing_is_paired():
@@ -124,7 +122,8 @@ def test_intervals_where_nothing_is_paired():
         scores(np.full((2, 2), 0.5), "mine", half=0.1),
         scores(np.array([[0.5, 0.6], [0.8, 0.5]]), "mine", half=0.1),
     )
-    (column,) = changes(columns_of({"mine": one}), columns_of({"mine": other}), {"mine": one}, {"mine": other})
+    found = changes(columns_of({"mine": one}), columns_of({"mine": other}), {"mine": one}, {"mine": other})
+    column = found.sel(column="mine.score")
     assert column.test == "from both intervals"
     np.testing.assert_allclose(column.noise, np.hypot(0.1, 0.1) / 1.959964)
     assert column.beyond == 1 and column.q[1, 0] < 0.001 and column.q[0, 0] == 1
@@ -132,7 +131,8 @@ def test_intervals_where_nothing_is_paired():
 
 def test_without_intervals_a_change_is_shown_and_not_tested():
     one, other = scores(np.zeros((2, 2)), "mine"), scores(np.ones((2, 2)), "mine")
-    (column,) = changes(columns_of({"mine": one}), columns_of({"mine": other}), {"mine": one}, {"mine": other})
+    found = changes(columns_of({"mine": one}), columns_of({"mine": other}), {"mine": one}, {"mine": other})
+    column = found.sel(column="mine.score")
     assert column.tested == 0 and column.test == "" and column.mean_change == 1
 
 
@@ -196,6 +196,18 @@ def test_studies_of_one_side_are_named(tmp_path, pair):
     assert match.status == "only in A" and "headwise build --studies relations" in match.reason
     with pytest.raises(StudyError, match="Did you mean 'profile'"):
         compare(pair[0], b, studies=["profil"])
+
+
+def test_every_variable_says_what_it_is(tmp_path, pair, found):
+    deep = stored(tmp_path, "deep", {"profile": profile(np.random.default_rng(1).uniform(0.1, 0.8, (2, 24, 4)))})
+    by_depth = compare(pair[0], deep, studies=["profile"])
+    assert found.dataset["change"].dims == ("column", "layer", "head") and by_depth.dataset["a"].dims == (
+        "column",
+        "depth",
+    )
+    assert all(array.long_name for data in (found.dataset, by_depth.dataset) for array in data.data_vars.values())
+    with pytest.raises(AtlasError, match="no measured column in common"):
+        changes(columns_of({"profile": pair[0]["profile"]}), columns_of({"relations": pair[1]["relations"]}), {}, {})
 
 
 def test_figure_and_words_say_the_numbers(found):

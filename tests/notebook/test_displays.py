@@ -10,14 +10,14 @@ from html.parser import HTMLParser
 from io import BytesIO
 
 import numpy as np
-import pandas as pd
 import pytest
+import xarray as xr
 from PIL import Image
 from synthetic.profile import profile_dataset
 from synthetic.relations import relations_dataset
 
 from headwise.analysis import Comparison, head_report
-from headwise.analysis.study_agreement import Agreement, AgreementPair
+from headwise.analysis.study_agreement import PAIRED, Agreement
 from headwise.atlas import Atlas
 from headwise.core.markup import Html, card, facts, listing, paragraph, table
 from headwise.describe import Description
@@ -167,46 +167,34 @@ def test_a_head_report_shows_every_measured_value_and_the_maps(atlas):
 
 def test_an_agreement_shows_the_pairs_with_the_smallest_q_first():
     nan = float("nan")
-    q = {"a": (0.5, nan), "b": (nan, nan), "c": (0.9, 0.01), "d": (0.04, 0.6)}
-    pairs = tuple(
-        AgreementPair(
-            name,
-            "x",
-            3,
-            3,
-            1,
-            ("L0H0",),
-            1.0,
-            0.0,
-            2.0,
-            1.0,
-            1.0,
-            nan,
-            one,
-            nan,
-            nan,
-            0.1,
-            0.0,
-            0.1,
-            nan,
-            two,
-            nan,
-            nan,
-        )
-        for name, (one, two) in q.items()
+    keys = ["a", "b", "c", "d", "x"]
+    data = xr.Dataset(
+        {name: (("head_set", "other_set"), np.full((5, 5), 0.1)) for name in PAIRED}
+        | {"member": (("head_set", "place"), np.ones((5, 1), bool))},
+        coords={"head_set": keys, "other_set": keys, "place": ["L0H0"], "study": ("head_set", [*"1111", "2"])},
     )
-    found = Agreement(EVIL, 6, (), pairs, 100, 0, "within layers", 0.0, 0.0)
+    data["q"][:, 4], data["correlation_q"][:, 4] = [0.5, nan, 0.9, 0.04, nan], [nan, nan, 0.01, 0.6, nan]
+    data["correlation_within"][:] = nan
+    data = data.assign_coords(label=data["head_set"], rule=data["head_set"])
+    found = Agreement(data, EVIL, 100, 0, "within layers", 0.0, 0.0)
     rows = re.findall(r"<tr.*?</tr>", found._repr_html_())[1:]
     assert [Seen(row).text[0] for row in rows] == ["c", "d", "a", "b"] and "nan" not in "".join(rows)
     assert EVIL in seen(found).text and len(repr(found)) < 120
 
 
 def test_a_comparison_shows_the_heads_that_changed_most():
-    heads = pd.DataFrame({"change": [2.5, 1.0], "columns": [EVIL, ""]}, index=pd.Index(["L1H0", "L0H0"], name="name"))
-    found = Comparison("A", "B", True, "", (), (EVIL,), (), (), (), heads)
+    maps = ("column", "layer", "head")
+    data = xr.Dataset(
+        {"a": (maps, [[[0.0], [0.0]]]), "b": (maps, [[[1.0], [2.5]]]), "noise": (maps, np.ones((1, 2, 1)))},
+        coords={"column": [EVIL], "study": ("column", ["mine"]), "label": ("column", ["Mine"])},
+    )
+    data = data.assign(change=data["b"] - data["a"], q=data["noise"], tested=("column", [2]), changed=("column", [0]))
+    found = Comparison(data, "A", "B", warnings=(EVIL,))
+    assert "Nothing changed beyond noise" in seen(found).text
+    found = Comparison(data.assign(q=0 * data["q"], changed=2 * data["changed"] + 2), "A", "B", warnings=(EVIL,))
     text = seen(found).text
-    assert text.index("L1H0") < text.index("L0H0") and "2.5" in text and text.count(EVIL) == 2
-    other = Comparison("A", "B", False, "the shapes differ", (), (), (), (), (), pd.DataFrame())
+    assert text.index("L1H0") < text.index("L0H0") and text.count(EVIL) == 3
+    other = Comparison(data.isel(layer=0, head=0, drop=True), "A", "B", "the shapes differ")
     assert "the shapes differ" in seen(other).text and "the shapes differ" in repr(other)
 
 

@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 from scipy import stats
 
-from headwise.stats import paired_changes
+from headwise.stats import paired_changes, share_change, sign_test
 from headwise.stats.rank_tests import MIN_PAIRS
 
 
@@ -72,3 +72,15 @@ def test_dims_in_another_order_are_the_same_cells() -> None:
     before, after = arrays(np.random.default_rng(3).normal(0, 1, (9, 2, 3)), "layer", "head")
     one, other = paired_changes(before, after), paired_changes(before, after.transpose("head", "example", "layer"))
     xr.testing.assert_identical(one, other)
+
+
+def test_the_sign_test_is_mcnemars_and_that_of_a_share_with_one_control() -> None:
+    gained, lost = np.array([[0, 6], [3, 1]]), np.array([[0, 0], [2, 9]])
+    assert sign_test(gained, lost)[0, 0] == 1
+    for up, down in ((6, 0), (3, 2), (1, 9)):
+        assert sign_test(up, down) == pytest.approx(stats.binomtest(up, up + down).pvalue)
+    generator = np.random.default_rng(3)
+    own, control = generator.random(60) < 0.7, generator.random(60) < 0.4
+    again = np.stack([control, control], axis=1)  # one control twice goes through Poisson's binomial
+    assert share_change(own, control).p == pytest.approx(sign_test((own & ~control).sum(), (control & ~own).sum()))
+    assert share_change(own, again).value == pytest.approx(share_change(own, control).value)

@@ -5,8 +5,8 @@ In reading order: ``columns`` (what each study says of a head as a number), ``ne
 ``known_heads`` (does it find published heads?), ``comparison`` (what changed between two atlases?), ``drift_log`` and
 ``drift`` (has a log of scored answers drifted?), ``training_course`` (when did heads emerge in training?),
 ``detection_benchmark`` and ``benchmark_display`` (which score finds wrong answers, on several question sets?). Pure functions
-from an atlas, or a log, to dataclasses, figures and descriptions, without torch. Names are loaded when first used: a report on
-one head does not load the comparison of atlases.
+from an atlas, or a log, to Datasets or dataclasses, figures and descriptions, without torch. Names are loaded when first used:
+a report on one head does not load the comparison of atlases.
 """
 
 from __future__ import annotations

@@ -13,11 +13,14 @@ Words: the pairs in `ALWAYS_REPORTED` first, whatever their result, then the sig
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
+import xarray as xr
 
-from headwise.analysis.study_agreement import Agreement, AgreementPair, NeededHeads
+from headwise.analysis.study_agreement import Agreement
+from headwise.core.dims import HEAD_SET, OTHER_SET, PLACE
 from headwise.describe.writer import Description, Writer, listed
 from headwise.figures import (
     Axis,
@@ -46,6 +49,14 @@ ALWAYS_REPORTED = (
     ("functions.Knowledge_Recall", "probing.head_auroc"),
     ("spectral.laplacian", "probing.head_auroc"),
 )
+OVERLAP_DETAILS = {
+    "shared": "count", "expected within layers": "expected", "expected over all": "expected_all", "odds ratio": "odds_ratio",
+    "p": "p", "q": "q", "q over all": "q_all",
+}  # fmt: skip
+RANK_DETAILS = {
+    "over all heads": "correlation", "by depth alone": "correlation_expected",
+    "p": "correlation_p", "q": "correlation_q", "q over all": "correlation_q_all",
+}  # fmt: skip
 _LEGEND = Legend(
     "legend",
     (
@@ -71,27 +82,10 @@ def agreement_figure(found: Agreement) -> Figure:
         >>> agreement_figure(agreement(atlas, permutations=200))
         <Figure 'Do the studies agree? SmolLM2-135M-Instruct': overlap, correlation, legend>
     """
-
-    def matrix(value: Callable[[AgreementPair], float]) -> np.ndarray:
-        return _matrix(found, value)
-
-    overlap, rank = matrix(_log_ratio), matrix(lambda pair: pair.correlation_within)
-    overlap_details = {
-        "shared": matrix(lambda pair: pair.count),
-        "expected within layers": matrix(lambda pair: pair.expected),
-        "expected over all": matrix(lambda pair: pair.expected_all),
-        "odds ratio": matrix(lambda pair: pair.odds_ratio),
-        "p": matrix(lambda pair: pair.p),
-        "q": matrix(lambda pair: pair.q),
-        "q over all": matrix(lambda pair: pair.q_all),
-    }
-    rank_details = {
-        "over all heads": matrix(lambda pair: pair.correlation),
-        "by depth alone": matrix(lambda pair: pair.correlation_expected),
-        "p": matrix(lambda pair: pair.correlation_p),
-        "q": matrix(lambda pair: pair.correlation_q),
-        "q over all": matrix(lambda pair: pair.correlation_q_all),
-    }
+    data, size = found.dataset, found.dataset["member"].sum(PLACE)
+    ratio = (data["count"] + 0.5) / (data["expected"] + 0.5)
+    overlap = xr.apply_ufunc(np.log2, ratio).where((size > 0) & (size.rename({HEAD_SET: OTHER_SET}) > 0))
+    rank = data["correlation_within"]
     labels = tuple(f"{one.label} · {one.study}" for one in found.sets)
     needed = tuple(_needed_panels(found))
     note = (
@@ -102,15 +96,15 @@ def agreement_figure(found: Agreement) -> Figure:
     return Figure(
         title=f"Do the studies agree? {found.model.rsplit('/', 1)[-1]}",
         panels=(
-            _panel("overlap", "Heads that both name", overlap, labels, overlap_details),
-            _panel("correlation", "Rank correlation within layers", rank, labels, rank_details),
+            _panel("overlap", "Heads that both name", overlap, labels, data, OVERLAP_DETAILS),
+            _panel("correlation", "Rank correlation within layers", rank, labels, data, RANK_DETAILS),
             *needed,
             _LEGEND,
         ),
         columns=2,
         scales={
-            "overlap": scale_around(overlap, "log₂ of shared over expected"),
-            "correlation": scale_around(rank, "Spearman"),
+            "overlap": scale_around(overlap.values, "log₂ of shared over expected"),
+            "correlation": scale_around(rank.values, "Spearman"),
         },
         notes=(note, NEEDED_NOTE) if needed else (note,),
         provenance=found.provenance,
@@ -127,7 +121,7 @@ def _needed_panels(found: Agreement) -> Iterator[Intervals]:
         Category("sure", f"q < {ALPHA:g}", "#b5500b"),
         Category("other", f"q ≥ {ALPHA:g}, or untested", "#8c8c8c"),
     )
-    every = len(next(one.heads for one in found.sets if one.key == MORE)) / found.heads
+    every = float(found.dataset["member"].sel({HEAD_SET: MORE}).mean())
     share, low, high = (np.array([getattr(one, name) for one in known]) for name in _SHARE)
     yield Intervals(
         "needed", "Does the model need them?", share, low, high,
@@ -152,8 +146,9 @@ NEEDED_NOTE = (
 
 
 def _panel(
-    key: str, title: str, values: np.ndarray, labels: tuple[str, ...], details: dict[str, np.ndarray]
+    key: str, title: str, found: xr.DataArray, labels: tuple[str, ...], data: xr.Dataset, shown: Mapping[str, str]
 ) -> Heatmap:
+    values, details = found.values, {label: data[name].values for label, name in shown.items()}
     q, q_all, compared = details["q"], details["q over all"], np.isfinite(values)
     significant, untested = q < ALPHA, compared & ~np.isfinite(q)
     anywhere = (q_all < ALPHA) & ~significant & compared
@@ -175,23 +170,6 @@ def _panel(
 
 def _marks(cells: np.ndarray, sign: str, text: str) -> tuple[Mark, ...]:
     return tuple(Mark(int(row), int(column), text, sign) for row, column in np.argwhere(cells))
-
-
-def _log_ratio(pair: AgreementPair) -> float:
-    """log2 of shared over expected; NaN where a set is empty."""
-    if not pair.first_size or not pair.second_size:
-        return float("nan")
-    return float(np.log2((pair.count + 0.5) / (pair.expected + 0.5)))
-
-
-def _matrix(found: Agreement, value: Callable[[AgreementPair], float]) -> np.ndarray:
-    """(set, set), symmetric; NaN within a study."""
-    index = {one.key: row for row, one in enumerate(found.sets)}
-    matrix = np.full((len(index), len(index)), np.nan)
-    for pair in found.pairs:
-        row, column = index[pair.first], index[pair.second]
-        matrix[row, column] = matrix[column, row] = value(pair)
-    return matrix
 
 
 def describe_agreement(found: Agreement) -> Description:
@@ -234,7 +212,7 @@ def describe_agreement(found: Agreement) -> Description:
     return writer.finish(headline)
 
 
-def _pair(writer: Writer, found: Agreement, pair: AgreementPair) -> str:
+def _pair(writer: Writer, found: Agreement, pair: Any) -> str:
     one, other = _name(found, pair.first), _name(found, pair.second)
     key = f"{pair.first} {pair.second}"
     sizes = [writer.count(size, f"size {key}", "head") for size in (pair.first_size, pair.second_size)]
@@ -324,7 +302,7 @@ def _add_needed(writer: Writer, found: Agreement) -> None:
     writer.add("observations", f"{first} (q < 0.05, over these maps){after}{listed(named)}.")
 
 
-def _share(writer: Writer, found: Agreement, one: NeededHeads) -> str:
+def _share(writer: Writer, found: Agreement, one: Any) -> str:
     share, low, high = (writer.percent(getattr(one, name), f"{name} {one.key}") for name in _SHARE)
     more, heads = writer.count(one.more, f"more {one.key}"), writer.count(one.heads, f"size {one.key}")
     against = UNTESTED

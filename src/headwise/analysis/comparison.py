@@ -22,8 +22,10 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections import namedtuple
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import PurePath
 from typing import Any
 
@@ -31,10 +33,11 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from headwise.analysis.changes import ColumnChange, DepthChange, changes, depths, ranked_heads
+from headwise.analysis.changes import changes, depths, ranked_heads
 from headwise.analysis.columns import Columns, columns_of
 from headwise.analysis.permutation import HeadStrata, layer_strata, permute_within, rank_vectors_within
 from headwise.atlas import Atlas, Provenance, difference
+from headwise.core.dims import COLUMN, DEPTH, HEAD, LAYER, PLACE
 from headwise.core.errors import AtlasError, StudyError, did_you_mean
 from headwise.core.markup import card, listing, paragraph, table
 from headwise.describe.writer import significant
@@ -90,19 +93,16 @@ def compare(
     same = (left.layers, left.heads) == (right.layers, right.heads)
     held = {column.study for column in left.columns} & {column.study for column in right.columns}
     warned = [match for match in matches if match.status == "warned" and match.study in held]
-    found = changes(left, right, one, other) if same else ()
-    correspondence, chance = _correspondence(found, left, seed) if found else (float("nan"), float("nan"))
+    found = changes(left, right, one, other) if same else depths(left, right)
+    correspondence, chance = _correspondence(found, seed) if same else (float("nan"), float("nan"))
     return Comparison(
+        dataset=found,
         a=names[0],
         b=names[1],
-        same_shape=same,
         reason="" if same else _shape_reason(left, right),
         models=models_of(*origins),
         warnings=tuple(f"{match.study}: {match.reason}" for match in warned),
         studies=tuple(matches),
-        columns=found,
-        depths=() if same else depths(left, right),
-        heads=ranked_heads(found, left.names, left.heads) if found else pd.DataFrame(),
         correspondence=correspondence,
         correspondence_by_chance=chance,
     )
@@ -148,23 +148,19 @@ def _shape_reason(a: Columns, b: Columns) -> str:
     )
 
 
-def _correspondence(found: tuple[ColumnChange, ...], columns: Columns, seed: int) -> tuple[float, float]:
+def _correspondence(found: xr.Dataset, seed: int) -> tuple[float, float]:
     """Mean rank correlation of A and B within layers, and the 95th percentile with B's heads permuted.
 
     Over the columns with at least half of the heads measured, and the heads that both have in all of these; constant
     columns have no rank and are left out.
     """
-    half = columns.layers * columns.heads / 2
-    found = tuple(each for each in found if np.isfinite(each.change).sum() >= half)
-    if not found:
+    heads = found[["a", "b"]].stack({PLACE: (LAYER, HEAD)}, create_index=False)
+    heads = heads.isel({COLUMN: (heads["a"] + heads["b"]).notnull().mean(PLACE) >= 0.5})
+    heads = heads.dropna(PLACE)
+    if not heads.sizes[COLUMN] or heads.sizes[PLACE] < 3:
         return float("nan"), float("nan")
-    measured = np.logical_and.reduce([np.isfinite(each.a.ravel()) & np.isfinite(each.b.ravel()) for each in found])
-    if measured.sum() < 3:
-        return float("nan"), float("nan")
-    layer = np.repeat(np.arange(columns.layers), columns.heads)[measured]
-    stratum = layer_strata(layer)
-    one = rank_vectors_within(np.stack([each.a.ravel()[measured] for each in found]), stratum)
-    other = rank_vectors_within(np.stack([each.b.ravel()[measured] for each in found]), stratum)
+    stratum = layer_strata(heads[LAYER].values)
+    one, other = (rank_vectors_within(heads[side].values, stratum) for side in "ab")
     ordered = one.any(1) & other.any(1)
     if not ordered.any():
         return float("nan"), float("nan")
@@ -246,16 +242,8 @@ def _data(provenance: Provenance) -> str:
 
 MAX_ROWS = 10  # of a notebook's table
 _JSON_FIELDS = (
-    "a",
-    "b",
-    "same_shape",
-    "reason",
-    "models",
-    "warnings",
-    "studies",
-    "correspondence",
-    "correspondence_by_chance",
-)
+    "a", "b", "same_shape", "reason", "models", "warnings", "studies", "correspondence", "correspondence_by_chance",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -283,32 +271,56 @@ class Comparison:
         (True, True, 36)
     """
 
+    dataset: xr.Dataset
+    """per column of the head table (``column``) what changed in every head, or, where the shapes differ, by relative depth;
+    ``long_name`` says what a variable is"""
     a: str
     """name of A, for a reader"""
     b: str
     """name of B"""
-    same_shape: bool
-    """whether both have as many layers and heads"""
-    reason: str
+    reason: str = ""
     """why heads are not compared one by one; empty where they are"""
-    models: tuple[str, ...]
+    models: tuple[str, ...] = ()
     """what the two models differ in, as the provenance has it"""
-    warnings: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
     """what makes the comparison less sure, a sentence each"""
-    studies: tuple[StudyMatch, ...]
+    studies: tuple[StudyMatch, ...] = ()
     """which studies could be compared"""
-    columns: tuple[ColumnChange, ...]
-    """empty where the shapes differ"""
-    depths: tuple[DepthChange, ...]
-    """empty where the shapes agree"""
-    heads: pd.DataFrame
-    """one row per head, the most changed first: change, noise (expected on other texts), times (change / noise), and the
-    columns that changed most; empty where the shapes differ. Where change and noise are both 0, times is 0"""
     correspondence: float = float("nan")
     """mean over columns of the rank correlation of A and B within layers: 1 where heads keep their order; columns in which
     all heads of a layer are equal, in A or in B, are left out; NaN where no column is left"""
     correspondence_by_chance: float = float("nan")
     """95th percentile with B's heads permuted within layers"""
+
+    @property
+    def same_shape(self) -> bool:
+        """Whether both have as many layers and heads."""
+        return LAYER in self.dataset.dims
+
+    @cached_property
+    def columns(self) -> tuple[Any, ...]:
+        """The columns of ``dataset`` as named tuples; empty where the shapes differ."""
+        return self._rows("ColumnChange") if self.same_shape else ()
+
+    @cached_property
+    def depths(self) -> tuple[Any, ...]:
+        """The columns of ``dataset`` as named tuples; empty where the shapes agree."""
+        return () if self.same_shape else self._rows("DepthChange")
+
+    def _rows(self, kind: str) -> tuple[Any, ...]:
+        data = self.dataset.reset_coords().rename({COLUMN: "name"})
+        values = {str(name): array.values for name, array in data.variables.items() if "name" in array.dims}
+        if DEPTH in data:
+            values[DEPTH] = np.tile(data[DEPTH].values, (data.sizes["name"], 1))
+        row = namedtuple(kind, values)  # type: ignore[misc]
+        return tuple(map(row, *(each.tolist() if each.ndim == 1 else each for each in values.values())))
+
+    @cached_property
+    def heads(self) -> pd.DataFrame:
+        """One row per head, the most changed first: change, noise (expected on other texts), times (change / noise), and the
+        columns that changed most; empty where the shapes differ. Where change and noise are both 0, times is 0.
+        """
+        return ranked_heads(self.dataset) if self.same_shape else pd.DataFrame()
 
     @property
     def tested(self) -> int:
@@ -323,22 +335,23 @@ class Comparison:
     @property
     def same(self) -> bool:
         """Whether every number of every head is the same in both."""
-        return bool(self.columns) and all(column.same for column in self.columns)
+        return self.same_shape and self.dataset["a"].equals(self.dataset["b"])
 
     @property
     def within_noise(self) -> bool:
         """Whether nothing changed beyond noise: no value with q < 0.05, and what was not tested is the same in both."""
-        loose = any(not column.tested and not column.same for column in self.columns)
-        return self.same or (self.tested > 0 and self.changed == 0 and not loose)
+        if self.same or not self.tested or self.changed:
+            return self.same
+        loose = self.dataset.isel({COLUMN: self.dataset["tested"] == 0})
+        return loose["a"].equals(loose["b"])
 
     def to_dict(self, *, top: int | None = None) -> dict[str, Any]:
         """As JSON: maps become lists; the ``top`` first heads, or all."""
         table = self.heads if top is None else self.heads.head(top)
-        found = {name: to_jsonable(getattr(self, name)) for name in _JSON_FIELDS}
-        found["columns"] = [to_jsonable(one) | {"change": to_jsonable(one.change)} for one in self.columns]
-        found["depths"] = to_jsonable(self.depths)
-        found["heads"] = [to_jsonable(row) for row in table.reset_index().to_dict("records")]
-        return found
+        found = {name: getattr(self, name) for name in _JSON_FIELDS}
+        found |= {name: [one._asdict() for one in getattr(self, name)] for name in ("columns", "depths")}
+        jsonable: dict[str, Any] = to_jsonable(found | {"heads": table.reset_index().to_dict("records")})
+        return jsonable
 
     def __repr__(self) -> str:
         about = f"{len(self.columns)} numbers of {len(self.heads)} heads" if self.same_shape else self.reason

@@ -6,16 +6,17 @@ are chosen: from every study in turn the one that changed most.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import zip_longest
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
+import xarray as xr
 
-from headwise.analysis.changes import ColumnChange, DepthChange, spread_of
+from headwise.analysis.changes import CELLS, spreads
 from headwise.analysis.comparison import Comparison
-from headwise.core.dims import head_name
+from headwise.core.dims import COLUMN, DEPTH, head_name
 from headwise.core.errors import StudyError, did_you_mean
 from headwise.figures import (
     Axis,
@@ -32,8 +33,8 @@ from headwise.figures import (
     Scatter,
     scale_around,
 )
+from headwise.figures.head_maps import chosen_keys
 
-Row = TypeVar("Row", ColumnChange, DepthChange)
 DEFAULT_COLUMNS = 4
 MAX_MARKS = 3
 A_COLOUR, B_COLOUR = "#31688e", "#b5500b"
@@ -63,9 +64,10 @@ def comparison_figure(
         >>> [panel.key for panel in comparison_figure(found, columns="profile.sink").panels]
         ['change profile.sink', 'scatter profile.sink', 'legend']
     """
+    known = {each.name: each for each in found.columns or found.depths}
+    chosen = [known[name] for name in _chosen(found.dataset, study, columns)]
     if not found.same_shape:
-        return _by_depth(found, study, columns)
-    chosen = _chosen(found.columns, study, columns, [_size(each) for each in found.columns])
+        return _by_depth(found, chosen)
     maps = [_map(each) for each in chosen]
     panels: list[Panel] = [*(panel for panel, _ in maps), *(_scatter(each, found) for each in chosen)]
     panels.append(_legend(chosen))
@@ -78,7 +80,7 @@ def comparison_figure(
     )
 
 
-def _map(column: ColumnChange) -> tuple[Heatmap, Scale]:
+def _map(column: Any) -> tuple[Heatmap, Scale]:
     change = column.change
     rows, heads = change.shape
     sure = np.where(column.q < 0.05, np.abs(change), np.nan)
@@ -98,11 +100,11 @@ def _map(column: ColumnChange) -> tuple[Heatmap, Scale]:
     return panel, scale_around(change, "B − A", clip=0.99)
 
 
-def _tested(column: ColumnChange) -> str:
+def _tested(column: Any) -> str:
     return f"{column.changed} of {column.tested} heads" if column.tested else "no interval"
 
 
-def _scatter(column: ColumnChange, found: Comparison) -> Scatter:
+def _scatter(column: Any, found: Comparison) -> Scatter:
     one, other = column.a.ravel(), column.b.ravel()
     heads = column.a.shape[1]
     both = np.isfinite(one) & np.isfinite(other)
@@ -126,13 +128,13 @@ def _scatter(column: ColumnChange, found: Comparison) -> Scatter:
     )
 
 
-def _legend(chosen: list[ColumnChange]) -> Legend:
+def _legend(chosen: list[Any]) -> Legend:
     kinds = {2 if not each.tested else 1 for each in chosen}
     entries = [*((CHANGED, SAME) if 1 in kinds else ()), *((UNTESTED,) if 2 in kinds else ())]
     return Legend("legend", (*entries, Category("ring", f"the {MAX_MARKS} largest changes with q < 0.05", sign="ring")))
 
 
-def _note(found: Comparison, chosen: list[ColumnChange]) -> str:
+def _note(found: Comparison, chosen: list[Any]) -> str:
     tests = "; ".join(dict.fromkeys(f"{each.study} {each.test}" for each in chosen if each.test))
     order = (
         f" Rank correlation of A and B within layers: {found.correspondence:.2f}; {found.correspondence_by_chance:.2f} with "
@@ -147,8 +149,7 @@ def _note(found: Comparison, chosen: list[ColumnChange]) -> str:
     )
 
 
-def _by_depth(found: Comparison, study: str | None, columns: Iterable[str] | str | None) -> Figure:
-    chosen = _chosen(found.depths, study, columns, [_gap(each) for each in found.depths])
+def _by_depth(found: Comparison, chosen: list[Any]) -> Figure:
     panels = tuple(_curves(each) for each in chosen)
     legend = Legend(
         "legend", (Category("a", found.a, A_COLOUR, "line"), Category("b", found.b, B_COLOUR, "line")),
@@ -161,55 +162,34 @@ def _by_depth(found: Comparison, study: str | None, columns: Iterable[str] | str
     )
 
 
-def _curves(one: DepthChange) -> Curves:
-    x = np.array(one.depth)
+def _curves(one: Any) -> Curves:
     return Curves(
         key=one.name,
         title=one.label,
         subtitle=f"{one.study}, q {one.q:.2g}",
         curves=(
-            Curve("a", "", x, np.array(one.a), np.array(one.a_low), np.array(one.a_high), A_COLOUR),
-            Curve("b", "", x, np.array(one.b), np.array(one.b_low), np.array(one.b_high), B_COLOUR),
+            Curve("a", "", one.depth, one.a, one.a_low, one.a_high, A_COLOUR),
+            Curve("b", "", one.depth, one.b, one.b_low, one.b_high, B_COLOUR),
         ),
         x=Axis("Relative depth", low=0, high=1),
         y=Axis(""),
     )
 
 
-def _chosen(
-    rows: Sequence[Row], study: str | None, columns: Iterable[str] | str | None, sizes: Sequence[float]
-) -> list[Row]:
+def _chosen(data: xr.Dataset, study: str | None, columns: Iterable[str] | str | None) -> list[str]:
     """The requested columns, or from every study in turn those that changed most."""
     if columns is not None:
-        return _named(rows, [columns] if isinstance(columns, str) else list(columns))
-    studies = list(dict.fromkeys(row.study for row in rows))
+        return chosen_keys(data, COLUMN, columns, "The comparison")
+    studies = list(dict.fromkeys(data["study"].values.tolist()))
     if study is not None and study not in studies:
         raise StudyError(f"The comparison has no columns of {study!r}. {did_you_mean(study, studies)}")
-    order = sorted(range(len(rows)), key=lambda row: -np.nan_to_num(sizes[row], nan=-1.0))
-    by_study = [[rows[row] for row in order if rows[row].study == each] for each in studies if study in (None, each)]
-    return [row for turn in zip_longest(*by_study) for row in turn if row is not None][:DEFAULT_COLUMNS]
+    size = abs(data["change"]).mean(CELLS) / spreads(data) if "change" in data else _gaps(data)
+    ordered = data[COLUMN].isel({COLUMN: np.argsort(-size.fillna(-1.0).values, kind="stable")})
+    by_study = [ordered[ordered["study"].values == each].values.tolist() for each in studies if study in (None, each)]
+    return [name for turn in zip_longest(*by_study) for name in turn if name is not None][:DEFAULT_COLUMNS]
 
 
-def _named(rows: Sequence[Row], names: Sequence[str]) -> list[Row]:
-    known = {row.name: row for row in rows}
-    for name in names:
-        if name not in known:
-            raise StudyError(f"The comparison has no column {name!r}. {did_you_mean(name, known)}")
-    return [known[name] for name in dict.fromkeys(names)]
-
-
-def _size(column: ColumnChange) -> float:
-    """Mean change in units of the column's spread."""
-    change = np.abs(column.change)
-    return float(np.nanmean(change)) / spread_of(column) if np.isfinite(change).any() else float("nan")
-
-
-def _gap(one: DepthChange) -> float:
-    """Mean distance of the medians, in units of the quartiles' distance."""
-    width = np.nanmean([high - low for side in "ab" for low, high in _ends(one, side)])
-    gap = np.nanmean(np.abs(np.array(one.b) - np.array(one.a)))
-    return float(gap / width) if width > 0 else float("nan")
-
-
-def _ends(one: DepthChange, side: str) -> list[tuple[float, float]]:
-    return list(zip(getattr(one, f"{side}_low"), getattr(one, f"{side}_high"), strict=True))
+def _gaps(data: xr.Dataset) -> xr.DataArray:
+    """Mean distance of the medians per column, in units of the quartiles' distance."""
+    width = xr.concat([data[f"{side}_high"] - data[f"{side}_low"] for side in "ab"], "side").mean(("side", DEPTH))
+    return abs(data["b"] - data["a"]).mean(DEPTH) / width.where(width > 0)

@@ -5,12 +5,14 @@ describe_comparison(compare(a, b)).text()
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
-from headwise.analysis.changes import ColumnChange
+from headwise.analysis.changes import CELLS
 from headwise.analysis.comparison import Comparison
-from headwise.core.dims import head_name
+from headwise.core.dims import COLUMN, head_name
 from headwise.describe.writer import Description, Writer, listed
 
 MAX_COLUMNS = 6  # reported one by one
@@ -51,7 +53,7 @@ def _headline(writer: Writer, found: Comparison) -> str:
     """What changed most, or that nothing did."""
     between = f"from {found.a} to {found.b}"
     if found.same:
-        columns = writer.count(sum(column.measured for column in found.columns), "columns", "column")
+        columns = writer.count(len(_measured(found)), "columns", "column")
         heads = writer.count(len(found.heads), "heads", "head")
         return f"Nothing changed {between}: all numbers ({columns}, {heads}) are identical."
     if found.heads.empty:
@@ -78,8 +80,7 @@ def _most_changed(found: Comparison) -> pd.DataFrame:
 
 
 def _add_overview(writer: Writer, found: Comparison) -> None:
-    columns = [column.study for column in found.columns] or [one.study for one in found.depths]
-    compared = list(dict.fromkeys(columns))
+    compared = dict.fromkeys(found.dataset["study"].values.tolist())
     writer.add("overview", f"A is {found.a}, B is {found.b}; compared: {listed(compared)}.")
     facts = [text for text in found.models if not text.startswith(("digest", "tokenizer"))]
     differs = "" if found.same else ", so differences come from the measurement"
@@ -98,7 +99,7 @@ def _add_overview(writer: Writer, found: Comparison) -> None:
 
 
 def _add_axes(writer: Writer, found: Comparison) -> None:
-    layers, heads = found.columns[0].a.shape
+    layers, heads = (found.dataset.sizes[dim] for dim in CELLS)
     writer.add(
         "axes",
         f"The maps show B − A, {writer.count(layers, 'layers', 'layer')} of "
@@ -147,7 +148,7 @@ def _rest(writer: Writer, tested: int, moved: int) -> str:
     return f"{'; '.join(parts)}." if parts else ""
 
 
-def _column(writer: Writer, column: ColumnChange) -> str:
+def _column(writer: Writer, column: Any) -> str:
     count = writer.count(column.changed, f"changed {column.name}")
     total = writer.count(column.tested, f"tested {column.name}", "head")
     mean = writer.number(column.mean_change, f"mean_change {column.name}", digits=2)
@@ -238,12 +239,20 @@ def _add_caveats(writer: Writer, found: Comparison) -> None:
         )
     elif not found.same_shape:
         writer.add("caveats", "The test treats heads as independent, which heads of one layer are not.")
-    untested = [column.name for column in found.columns if column.measured and not column.tested]
+    measured = _measured(found)
+    untested = [column.name for column in found.columns if column.name in measured and not column.tested]
     if untested:
         writer.add("caveats", f"No confidence interval, so not tested: {_named(writer, untested, 'untested')}.")
-    missing = [column.name for column in found.columns if not column.measured]
+    missing = [column.name for column in found.columns if column.name not in measured]
     if missing:
         writer.add("caveats", f"Not measured in both, so not compared: {_named(writer, missing, 'not measured')}.")
+
+
+def _measured(found: Comparison) -> list[str]:
+    """The columns in which any head has a number in both."""
+    data = found.dataset
+    names: list[str] = data[COLUMN].values[data["change"].notnull().any(CELLS)].tolist() if found.same_shape else []
+    return names
 
 
 def _named(writer: Writer, names: list[str], source: str) -> str:

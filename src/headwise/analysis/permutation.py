@@ -143,15 +143,14 @@ def rank_vectors_within(maps: np.ndarray, stratum: np.ndarray) -> np.ndarray:
     return unit
 
 
-def odds_ratio(both: float, one: float, other: float, heads: int) -> float:
-    """Of two sets of ``one`` and ``other`` heads that share ``both``.
+def odds_ratio(both: np.ndarray, one: np.ndarray, other: np.ndarray, heads: int) -> np.ndarray:
+    """Of pairs of sets of ``one`` and ``other`` heads that share ``both``; NaN where a set is empty.
 
-    >>> round(odds_ratio(5, 10, 10, 100), 2)
-    15.55
+    >>> odds_ratio(np.array([5, 0]), np.array([10, 0]), np.array([10, 10]), 100).round(2)
+    array([15.55,   nan])
     """
-    cells = (both, one - both, other - both, heads - one - other + both)
-    a, b, c, d = (float(cell) + 0.5 for cell in cells)
-    return a * d / (b * c)
+    ratio = (both + 0.5) * (heads - one - other + both + 0.5) / ((one - both + 0.5) * (other - both + 0.5))
+    return np.where(np.minimum(one, other) > 0, ratio, np.nan)
 
 
 def _result(observed: np.ndarray, null: np.ndarray) -> PermutationResult:

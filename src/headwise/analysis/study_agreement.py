@@ -1,6 +1,6 @@
 """Do the studies of an atlas agree on which heads matter? Every head set of one study against every set of the others.
 
-    found = agreement(atlas)                    # Agreement
+    found = agreement(atlas)                    # Agreement: a Dataset of sets by sets, and what was done
     found.pair("relations.knowledge", "functions.Knowledge_Recall").q
     agreement_figure(found), describe_agreement(found), found.to_dict()
 
@@ -18,10 +18,11 @@ Cost: seconds.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -29,7 +30,6 @@ import xarray as xr
 
 from headwise.analysis.permutation import (
     HeadStrata,
-    PermutationResult,
     layer_strata,
     odds_ratio,
     permutation_test,
@@ -37,10 +37,11 @@ from headwise.analysis.permutation import (
 )
 from headwise.atlas import Atlas
 from headwise.atlas.head_table import check_same_model
-from headwise.core.dims import head_name
+from headwise.core.dims import HEAD_SET, OTHER_SET, PLACE, head_name
 from headwise.core.errors import DataError, StudyError, did_you_mean, translate_content_errors
 from headwise.core.markup import card, paragraph, table
 from headwise.core.provenance import QUICK
+from headwise.core.schema import Schema, Variable, annotate
 from headwise.figures.payload import to_jsonable
 from headwise.figures.provenance import is_quick, model_name, provenance_caption, provenance_of
 from headwise.stats import benjamini_hochberg, wilson_interval
@@ -50,6 +51,32 @@ from headwise.studies.head_sets import HeadSetMap, head_set_maps
 
 PERMUTATIONS = 10_000
 MIN_MEASURED_SHARE = 0.5  # of the heads; maps with fewer are left out
+SETS = (HEAD_SET, OTHER_SET)
+SCHEMA = Schema(
+    "agreement",
+    1,
+    (
+        Variable("member", (HEAD_SET, PLACE), "whether the set has the head"),
+        Variable("count", SETS, "heads in both sets"),
+        Variable("expected", SETS, "mean overlap with heads permuted within layers"),
+        Variable("expected_low", SETS, "2.5th percentile of the overlap with heads permuted within layers"),
+        Variable("expected_high", SETS, "97.5th percentile of the same"),
+        Variable("expected_all", SETS, "mean overlap with heads permuted over the whole model"),
+        Variable("odds_ratio", SETS, "of the 2 x 2 table, 0.5 added to each cell; NaN where a set is empty"),
+        Variable("p", SETS, "of the overlap; NaN where no permutation within layers changes it"),
+        Variable("q", SETS, "of the overlap, after Benjamini and Hochberg over all pairs"),
+        Variable("p_all", SETS, "p of the overlap, heads permuted over the whole model"),
+        Variable("q_all", SETS, "q of the overlap, heads permuted over the whole model"),
+        Variable("correlation", SETS, "Spearman, of the two maps over all heads"),
+        Variable("correlation_expected", SETS, "its mean with heads permuted within layers: the part due to depth"),
+        Variable("correlation_within", SETS, "Spearman of ranks minus the mean of their layer: what depth does not explain"),
+        Variable("correlation_p", SETS, "of the correlation within layers"),
+        Variable("correlation_q", SETS, "q of the correlation within layers, over all pairs"),
+        Variable("correlation_p_all", SETS, "p of the correlation, heads permuted over the whole model"),
+        Variable("correlation_q_all", SETS, "q of the correlation, heads permuted over the whole model"),
+    ),
+)  # fmt: skip
+PAIRED = tuple(one.name for one in SCHEMA.variables if one.dims == SETS)  # NaN within a study
 
 
 def agreement(atlas: Atlas, *, permutations: int = PERMUTATIONS, seed: int = 0) -> Agreement:
@@ -86,41 +113,48 @@ def agreement_of(datasets: Mapping[str, xr.Dataset], *, permutations: int = PERM
     if len(names) < measured.size:
         left_out.append(f"{measured.size - len(names)} heads that not all of these studies measured")
     pairs = [(i, j) for i, j in combinations(range(len(maps)), 2) if maps[i].study != maps[j].study]
-    first, second = (np.array(side) for side in zip(*pairs, strict=True))
+    first, second = np.array(pairs).T
     sets = np.stack([one.member[measured] for one in maps]).astype(float)
     strength = np.stack([one.strength[measured] for one in maps])
-    sides = {"overlap": sets, "rank": rank_vectors(strength)}
-    within_layers = rank_vectors_within(strength, strata.stratum)
-    found = {
-        (kind, within): permutation_test(first, second, rows, strata, permutations, seed, within=within)
-        for kind, rows in sides.items()
+    overlap, overlap_all, rank, rank_all = (
+        permutation_test(first, second, rows, strata, permutations, seed, within=within)
+        for rows in (sets, rank_vectors(strength))
         for within in (True, False)
-    }
-    head_sets = tuple(_head_set(one, sets[index], names) for index, one in enumerate(maps))
-    compared = tuple(
-        _pair(index, maps, (i, j), sets, names, found, float(within_layers[i] @ within_layers[j]))
-        for index, (i, j) in enumerate(pairs)
     )
+    size, count = sets.sum(1), (sets @ sets.T)[first, second]
+    within_layers = rank_vectors_within(strength, strata.stratum)
+    found = (
+        count,
+        *(overlap.expected, overlap.low, overlap.high, size[first] * size[second] / len(names)),
+        odds_ratio(count, size[first], size[second], len(names)),
+        *(overlap.p, overlap.q, overlap_all.p, overlap_all.q),
+        *(rank.observed, rank.expected, (within_layers @ within_layers.T)[first, second]),
+        *(rank.p, rank.q, rank_all.p, rank_all.q),
+    )
+
+    def matrix(values: np.ndarray) -> np.ndarray:
+        grid = np.full((len(maps), len(maps)), np.nan)
+        grid[first, second] = grid[second, first] = values
+        return grid
+
+    keys = [one.key for one in maps]
+    dataset = xr.Dataset(
+        {"member": ((HEAD_SET, PLACE), sets.astype(bool))}
+        | {name: (SETS, matrix(values)) for name, values in zip(PAIRED, found, strict=True)},
+        coords={HEAD_SET: keys, OTHER_SET: keys, PLACE: names}
+        | {name: (HEAD_SET, [getattr(one, name) for one in maps]) for name in ("study", "label", "rule")},
+    )
+    caption = {key: origin.get(key, {}) for key in ("model", "environment")}
     return Agreement(
+        dataset=annotate(dataset, SCHEMA),
         model=model_name(origin) or "the model",
-        heads=len(names),
-        sets=head_sets,
-        pairs=compared,
-        needed=_needed(head_sets, compared),
         permutations=permutations,
         seed=seed,
         permuted=how,
-        by_chance=found["overlap", True].by_chance,
-        correlation_by_chance=found["rank", True].by_chance,
+        by_chance=overlap.by_chance,
+        correlation_by_chance=rank.by_chance,
         left_out=tuple(left_out),
-        provenance=provenance_caption(
-            {
-                "model": origin.get("model", {}),
-                "parameters": {QUICK: is_quick(origin)},
-                "seed": seed,
-                "environment": origin.get("environment", {}),
-            }
-        ),
+        provenance=provenance_caption(caption | {"parameters": {QUICK: is_quick(origin)}, "seed": seed}),
     )
 
 
@@ -159,83 +193,11 @@ def permutation_strata(measured: np.ndarray, kv_heads: int) -> tuple[list[str], 
     return names, HeadStrata(stratum, layer * measured.shape[1] + head // shared), f"{where}{together}"
 
 
-def _head_set(one: HeadSetMap, member: np.ndarray, names: Sequence[str]) -> HeadSet:
-    heads = tuple(names[int(index)] for index in np.flatnonzero(member))
-    return HeadSet(one.key, one.study, one.label, one.rule, heads)
-
-
-def _pair(
-    index: int,
-    maps: Sequence[HeadSetMap],
-    sides: tuple[int, int],
-    sets: np.ndarray,
-    names: Sequence[str],
-    found: Mapping[tuple[str, bool], PermutationResult],
-    within_layers: float,
-) -> AgreementPair:
-    one, other = sets[sides[0]], sets[sides[1]]
-    both = np.flatnonzero(one * other)
-    overlap, rank = found["overlap", True], found["rank", True]
-    overlap_all, rank_all = found["overlap", False], found["rank", False]
-    return AgreementPair(
-        first=maps[sides[0]].key,
-        second=maps[sides[1]].key,
-        first_size=int(one.sum()),
-        second_size=int(other.sum()),
-        count=len(both),
-        shared=tuple(names[int(head)] for head in both),
-        expected=float(overlap.expected[index]),
-        expected_low=float(overlap.low[index]),
-        expected_high=float(overlap.high[index]),
-        expected_all=float(one.sum() * other.sum() / len(names)),
-        odds_ratio=odds_ratio(len(both), one.sum(), other.sum(), len(names))
-        if one.any() and other.any()
-        else float("nan"),
-        p=float(overlap.p[index]),
-        q=float(overlap.q[index]),
-        p_all=float(overlap_all.p[index]),
-        q_all=float(overlap_all.q[index]),
-        correlation=float(rank.observed[index]),
-        correlation_expected=float(rank.expected[index]),
-        correlation_within=within_layers,
-        correlation_p=float(rank.p[index]),
-        correlation_q=float(rank.q[index]),
-        correlation_p_all=float(rank_all.p[index]),
-        correlation_q_all=float(rank_all.q[index]),
-    )
-
-
-def _needed(sets: Sequence[HeadSet], pairs: Sequence[AgreementPair]) -> tuple[NeededHeads, ...]:
-    """Every set of another study against the heads that the model needs; none where `causal` was not measured."""
-    with_causal = {(pair.first, pair.second): pair for pair in pairs}
-    with_causal |= {(pair.second, pair.first): pair for pair in pairs}
-    rows = [
-        (one, with_causal[one.key, MORE], with_causal[one.key, ALL])
-        for one in sets
-        if (one.key, MORE) in with_causal and (one.key, ALL) in with_causal
-    ]
-    q = benjamini_hochberg(np.array([more.p for _, more, _ in rows]))
-    correlation_q = benjamini_hochberg(np.array([every.correlation_p for _, _, every in rows]))
-    found = []
-    for index, (one, more, every) in enumerate(rows):
-        size = len(one.heads)
-        share = more.count / size if size else math.nan
-        low, high = wilson_interval(share, max(size, 1))
-        found.append(
-            NeededHeads(
-                one.key, size, more.count, share, float(low), float(high), more.expected, more.p, float(q[index]),
-                every.correlation_within, every.correlation_p, float(correlation_q[index]),
-            )
-        )  # fmt: skip
-    return tuple(found)
-
-
 MAX_ROWS = 12  # of a notebook's table
 HEADER = ("heads of", "and of", "in both", "expected", "q of overlap", "correlation within layers", "q of correlation")
 
 
-@dataclass(frozen=True)
-class HeadSet:
+class HeadSet(NamedTuple):
     """A set of heads that one study names."""
 
     key: str
@@ -248,70 +210,7 @@ class HeadSet:
     heads: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class AgreementPair:
-    """Two head sets of two studies. ``_all``: against heads permuted over the whole model; else within layers."""
-
-    first: str
-    second: str
-    first_size: int
-    second_size: int
-    count: int
-    """heads in both"""
-    shared: tuple[str, ...]
-    expected: float
-    """mean overlap with heads permuted within layers"""
-    expected_low: float
-    """95 % of the permutations lie between expected_low and expected_high"""
-    expected_high: float
-    expected_all: float
-    odds_ratio: float
-    """of the 2 x 2 table, 0.5 added to each cell; NaN where a set is empty"""
-    p: float
-    """NaN where a set is empty, or where no permutation within layers changes the overlap"""
-    q: float
-    p_all: float
-    q_all: float
-    correlation: float
-    """Spearman, of the two maps over all heads"""
-    correlation_expected: float
-    """its mean with heads permuted within layers: the part due to depth"""
-    correlation_within: float
-    """Spearman of ranks minus the mean of their layer: the part that depth does not explain"""
-    correlation_p: float
-    """of the correlation within layers: the part due to depth is the same in every permutation"""
-    correlation_q: float
-    correlation_p_all: float
-    correlation_q_all: float
-
-
-@dataclass(frozen=True)
-class NeededHeads:
-    """Does the model need the heads of a set? Against heads permuted within layers."""
-
-    key: str
-    heads: int
-    more: int
-    """of them, needed more than heads of their layer that write about as much"""
-    share: float
-    """NaN where the set is empty"""
-    share_low: float
-    """lower end of the 95 % interval (Wilson)"""
-    share_high: float
-    expected: float
-    """mean number with heads permuted within layers"""
-    p: float
-    """NaN where the set is empty, or where no permutation within layers changes the number"""
-    q: float
-    """over the sets of other studies"""
-    correlation: float
-    """Spearman within layers, of the set's map and the rise of the loss on all tokens without each head"""
-    correlation_p: float
-    correlation_q: float
-    """over the same sets"""
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Agreement:
     """All pairs of head sets of different studies. Made by `agreement`.
 
@@ -320,15 +219,15 @@ class Agreement:
         >>> found = agreement(atlas, permutations=200)
         >>> found
         <Agreement HuggingFaceTB/SmolLM2-135M-Instruct: 74 pairs of 15 head sets, 36 heads>
+        >>> found.dataset["q"].dims, found.dataset["q"].long_name
+        (('head_set', 'other_set'), 'of the overlap, after Benjamini and Hochberg over all pairs')
         >>> found.frame().shape[0] == len(found.pairs)
         True
     """
 
+    dataset: xr.Dataset
+    """the heads of every set, and every set against every other; NaN within a study; ``long_name`` says what a variable is"""
     model: str  # its name
-    heads: int
-    """measured by all these studies"""
-    sets: tuple[HeadSet, ...]  # the head sets
-    pairs: tuple[AgreementPair, ...]  # every set against every set of another study
     permutations: int  # per test
     seed: int  # of the permutations
     permuted: str
@@ -339,12 +238,53 @@ class Agreement:
     """the same for correlation"""
     left_out: tuple[str, ...] = ()
     """sentences"""
-    needed: tuple[NeededHeads, ...] = ()
-    """every set of the other studies against the study `causal`; empty where the atlas does not have it"""
     provenance: str = ""
     """model and versions on one line"""
 
-    def pair(self, first: str, second: str) -> AgreementPair:
+    @property
+    def heads(self) -> int:
+        """Number of heads that all these studies measured."""
+        return self.dataset.sizes[PLACE]
+
+    @cached_property
+    def sets(self) -> tuple[HeadSet, ...]:
+        """The head sets."""
+        data = self.dataset
+        keys, studies, labels, rules = (data[name].values.tolist() for name in (HEAD_SET, "study", "label", "rule"))
+        heads = (tuple(data[PLACE].values[row].tolist()) for row in data["member"].values)
+        return tuple(map(HeadSet, keys, studies, labels, rules, heads))
+
+    @cached_property
+    def pairs(self) -> tuple[Any, ...]:
+        """Every set against every set of another study: the rows of `frame`, as named tuples."""
+        return tuple(self.frame().itertuples(index=False, name="AgreementPair"))
+
+    @cached_property
+    def needed(self) -> tuple[Any, ...]:
+        """Does the model need the heads of a set? One named tuple per set of another study than `causal`, if that was measured.
+
+        ``more`` of its ``heads`` are needed more than heads of their layer that write about as much: their ``share`` with its
+        95 % interval (Wilson; NaN where the set is empty), the number ``expected`` with heads permuted within layers, p and q
+        over these sets. ``correlation``, within layers, is that of the set's map and the rise of the loss on all tokens without
+        each head.
+        """
+        data = self.dataset.isel({HEAD_SET: self.dataset["study"].values != "causal"})
+        if not {MORE, ALL} <= set(self.dataset[HEAD_SET].values):
+            return ()
+        more, every = ({name: data[name].sel({OTHER_SET: key}).values for name in PAIRED} for key in (MORE, ALL))
+        size = data["member"].sum(PLACE).values
+        share = np.divide(more["count"], size, out=np.full(size.shape, np.nan), where=size > 0)
+        low, high = wilson_interval(share, np.maximum(size, 1))
+        columns = {
+            "key": data[HEAD_SET].values, "heads": size, "more": more["count"].astype(int),
+            "share": share, "share_low": low, "share_high": high,
+            "expected": more["expected"], "p": more["p"], "q": benjamini_hochberg(more["p"]),
+            "correlation": every["correlation_within"],
+            "correlation_p": every["correlation_p"], "correlation_q": benjamini_hochberg(every["correlation_p"]),
+        }  # fmt: skip
+        return tuple(pd.DataFrame(columns).itertuples(index=False, name="NeededHeads"))
+
+    def pair(self, first: str, second: str) -> Any:
         """The pair of these two sets, in either order."""
         for one in self.pairs:
             if {one.first, one.second} == {first, second}:
@@ -356,33 +296,50 @@ class Agreement:
         raise DataError(f"There is no head set {missing!r}. {did_you_mean(missing, known)}")
 
     def frame(self) -> pd.DataFrame:
-        """One row per pair."""
-        return pd.DataFrame([to_jsonable(one) for one in self.pairs])
+        """One row per pair: both sets and their sizes, the heads in both, and the variables of ``dataset``."""
+        data = self.dataset
+        keys, study, member = (data[name].values for name in (HEAD_SET, "study", "member"))
+        first, second = np.nonzero(np.triu(study[:, None] != study))
+        size = member.sum(1)
+        values = {name: data[name].values[first, second] for name in PAIRED}
+        both = (data[PLACE].values[one].tolist() for one in member[first] & member[second])
+        return pd.DataFrame(
+            {"first": keys[first], "second": keys[second], "first_size": size[first], "second_size": size[second]}
+            | {"count": values.pop("count").astype(int), "shared": list(map(tuple, both))}
+            | values
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
-        found: dict[str, Any] = to_jsonable(self)
+        names = (
+            "model",
+            "heads",
+            "permutations",
+            "seed",
+            "permuted",
+            "by_chance",
+            "correlation_by_chance",
+            "left_out",
+            "provenance",
+        )
+        rows = {name: [one._asdict() for one in getattr(self, name)] for name in ("sets", "pairs", "needed")}
+        found: dict[str, Any] = to_jsonable({name: getattr(self, name) for name in names} | rows)
         return found
 
     def __repr__(self) -> str:
         return f"<Agreement {self.model}: {len(self.pairs)} pairs of {len(self.sets)} head sets, {self.heads} heads>"
 
     def _repr_html_(self) -> str:
-        rows = [_row(one) for one in sorted(self.pairs, key=_smallest_q)[:MAX_ROWS]]
+        smallest = self.frame()[["q", "correlation_q"]].min(axis=1).sort_values(kind="stable")
+        rows = [_row(self.pairs[index]) for index in smallest.index[:MAX_ROWS]]
         note = (
             f"The {len(rows)} pairs with the smallest q of {len(self.pairs)}. Expected: heads permuted {self.permuted}."
         )
-        return card(
-            f"Agreement between studies of {self.model}", table(rows, header=HEADER), paragraph(note, quiet=True)
-        )
+        body = table(rows, header=HEADER)
+        return card(f"Agreement between studies of {self.model}", body, paragraph(note, quiet=True))
 
 
-def _smallest_q(pair: AgreementPair) -> float:
-    """The smaller of the two q-values."""
-    return min((q for q in (pair.q, pair.correlation_q) if math.isfinite(q)), default=math.inf)
-
-
-def _row(pair: AgreementPair) -> tuple[object, ...]:
+def _row(pair: Any) -> tuple[object, ...]:
     expected = f"{pair.expected:.2g} ({pair.expected_low:.2g} to {pair.expected_high:.2g})"
     numbers = (f"{q:.2g}" if math.isfinite(q) else "" for q in (pair.q, pair.correlation_within, pair.correlation_q))
     return (pair.first, pair.second, pair.count, expected, *numbers)

@@ -61,7 +61,10 @@ COVERAGE = "coverage"  # share of the answers that are given, those with the low
 QUESTION_SET = "question_set"  # a set of questions, such as triviaqa
 COST_CLASS = "cost_class"  # what a score of an answer costs beyond the answer: nothing, a pass, several samples
 MEASURE = "measure"  # what is compared with and without a head, such as the share of correct answers
-HEAD_SET = "head_set"  # several heads that are ablated together
+HEAD_SET = "head_set"  # several heads that are ablated together, or that a study names
+OTHER_SET = "other_set"  # a head set that another is compared with
+COLUMN = "column"  # of the head table, such as "profile.sink"
+DEPTH = "depth"  # a band of layers; 0 is the first layer, 1 the last
 STEP = "step"  # of training, at which a checkpoint was saved
 
 DIMS = frozenset(
@@ -73,6 +76,7 @@ DIMS = frozenset(
         CONDITION, POOLED_QUERY, POOLED_KEY,
         SEED, PREDICTED, MASKED, AMOUNT, UNIT, CIRCUIT_SIZE, RULE,
         ABLATION, SHARE, PREFIX, TOKEN_CLASS, COVERAGE, COST_CLASS, QUESTION_SET, MEASURE, HEAD_SET, STEP,
+        OTHER_SET, COLUMN, DEPTH,
     )
 )  # fmt: skip
 

@@ -280,7 +280,7 @@ def _comparison_page(first: ServedAtlas, second: ServedAtlas) -> dict[str, Any]:
 
 def _comparison_figures(found: Comparison, alt: str) -> list[dict[str, Any]]:
     """The columns that changed most, then those of every study."""
-    studies = dict.fromkeys(column.study for column in (found.columns or found.depths))
+    studies = dict.fromkeys(found.dataset["study"].values.tolist())
     figures = [("most", "Largest changes", comparison_figure(found))]
     figures += [(name, name.replace("_", " ").capitalize(), comparison_figure(found, study=name)) for name in studies]
     return [{"key": key, "label": label, "payload": to_payload(figure.with_alt(alt))} for key, label, figure in figures]

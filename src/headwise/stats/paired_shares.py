@@ -16,7 +16,7 @@ sets. Six changed answers, all in one direction, are the fewest with p < 0.05.
 For k = 1 it is that of Bonett and Price (Journal of Educational and Behavioral Statistics 37, 2012), which keeps its level
 where few answers change, and where none does it still has a width.
 
-Cost: n² for the distribution.
+Cost: n² for the distribution, where there are several controls.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from headwise.core.errors import DataError
@@ -80,9 +81,31 @@ def share_change(own: ArrayLike, controls: ArrayLike) -> ShareChange:
     n = len(ones) + 2
     centre = difference.sum() / n
     half = HALF_WIDTH * np.sqrt(((np.square(difference).sum() + 2) / n - centre**2) / n)
-    chance = (ones + others.sum(axis=1)) / (others.shape[1] + 1)
     low, high = max(-1.0, centre - half), min(1.0, centre + half)
-    return ShareChange(float(difference.mean()), float(low), float(high), _tails(int(ones.sum()), chance))
+    if others.shape[1] == 1:
+        p = float(sign_test((difference > 0).sum(), (difference < 0).sum()))
+    else:
+        p = _tails(int(ones.sum()), (ones + others.sum(axis=1)) / (others.shape[1] + 1))
+    return ShareChange(float(difference.mean()), float(low), float(high), p)
+
+
+def sign_test(gained: ArrayLike, lost: ArrayLike) -> Floats:
+    """McNemar's exact test: two-sided p of as many questions changed in either direction; 1 where none changed.
+
+    Args:
+        gained: number answered correctly only under the first condition, of any shape.
+        lost: only under the second, of the same shape.
+
+    Returns:
+        p, of the same shape.
+
+    Examples:
+        >>> sign_test([6, 5, 0], [0, 0, 0]).round(3)
+        array([0.031, 0.062, 1.   ])
+    """
+    gained, lost = np.asarray(gained), np.asarray(lost)
+    tail: Floats = scipy.stats.binom.cdf(np.minimum(gained, lost), gained + lost, 0.5)
+    return np.minimum(1.0, 2 * tail)
 
 
 def _tails(count: int, chance: Floats) -> float:
