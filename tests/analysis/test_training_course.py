@@ -12,7 +12,7 @@ from synthetic.atlas import synthetic_atlas
 import headwise as hw
 from headwise.analysis import describe_emergence, emergence, emergence_figure
 from headwise.analysis.training_course import SURE, halfway, halfway_by_resample
-from headwise.analysis.training_panels import equal_changes
+from headwise.analysis.training_display import equal_changes
 from headwise.core.dims import head_name
 from headwise.core.errors import AtlasError, StudyError
 from headwise.figures.drawing import render

@@ -20,8 +20,7 @@ if TYPE_CHECKING:  # for editors, type checkers and the reference; at run time `
     from headwise.analysis.benchmark_display import benchmark_figures, describe_benchmark
     from headwise.analysis.columns import Column, Columns, columns_of, default_columns, percentiles, with_percentiles
     from headwise.analysis.comparison import Comparison, compare
-    from headwise.analysis.comparison_panels import comparison_figure
-    from headwise.analysis.comparison_words import describe_comparison
+    from headwise.analysis.comparison_display import comparison_figure, describe_comparison
     from headwise.analysis.detection_benchmark import DetectionBenchmark, pooled_benchmark
     from headwise.analysis.drift import DriftReport, describe_drift, drift_report
     from headwise.analysis.drift_log import AnswerLog, read_log, reference_of
@@ -31,8 +30,7 @@ if TYPE_CHECKING:  # for editors, type checkers and the reference; at run time `
     from headwise.analysis.report_builder import HeadReports, head_report, head_reports
     from headwise.analysis.study_agreement import Agreement, agreement
     from headwise.analysis.training_course import Course, Emergence, HeadEmergence, Order, emergence
-    from headwise.analysis.training_panels import emergence_figure
-    from headwise.analysis.training_words import describe_emergence
+    from headwise.analysis.training_display import describe_emergence, emergence_figure
 
 AGREEMENT = "agreement"  # what ``show`` and ``describe`` call it; no study has this name
 
@@ -43,15 +41,13 @@ __getattr__, __dir__ = lazy_exports(
         ".agreement_display": "agreement_figure describe_agreement",
         ".columns": "Column Columns columns_of default_columns percentiles with_percentiles",
         ".comparison": "Comparison compare",
-        ".comparison_panels": "comparison_figure",
-        ".comparison_words": "describe_comparison",
+        ".comparison_display": "comparison_figure describe_comparison",
         ".benchmark_display": "benchmark_figures describe_benchmark",
         ".detection_benchmark": "DetectionBenchmark pooled_benchmark",
         ".drift": "DriftReport describe_drift drift_report",
         ".drift_log": "AnswerLog read_log reference_of",
         ".training_course": "Course Emergence HeadEmergence Order emergence",
-        ".training_panels": "emergence_figure",
-        ".training_words": "describe_emergence",
+        ".training_display": "describe_emergence emergence_figure",
         ".head_facts": "HeadReport",
         ".head_text": "describe_head",
         ".neighbours": "Neighbour Neighbourhood",

@@ -34,7 +34,7 @@ import pandas as pd
 import xarray as xr
 
 from headwise.analysis.changes import changes, depths, ranked_heads
-from headwise.analysis.columns import Columns, columns_of
+from headwise.analysis.columns import columns_of
 from headwise.analysis.permutation import HeadStrata, layer_strata, permute_within, rank_vectors_within
 from headwise.atlas import Atlas, Provenance, difference
 from headwise.core.dims import COLUMN, DEPTH, HEAD, LAYER, PLACE
@@ -89,18 +89,22 @@ def compare(
     _refuse_nothing(matches, shared, one)
     left, right = columns_of(one), columns_of(other)
     origins = a.provenance(shared[0]), b.provenance(shared[0])
-    names = names_of(a, b, _short_name(origins[0]), _short_name(origins[1]))
+    names = _names(a, b, _short_name(origins[0]), _short_name(origins[1]))
     same = (left.layers, left.heads) == (right.layers, right.heads)
     held = {column.study for column in left.columns} & {column.study for column in right.columns}
     warned = [match for match in matches if match.status == "warned" and match.study in held]
     found = changes(left, right, one, other) if same else depths(left, right)
     correspondence, chance = _correspondence(found, seed) if same else (float("nan"), float("nan"))
+    shapes = (
+        f"A has {left.layers} layers of {left.heads} heads and B {right.layers} of {right.heads}, so heads do not correspond; "
+        "the models are compared by relative depth"
+    )
     return Comparison(
         dataset=found,
         a=names[0],
         b=names[1],
-        reason="" if same else _shape_reason(left, right),
-        models=models_of(*origins),
+        reason="" if same else shapes,
+        models=_models(*origins),
         warnings=tuple(f"{match.study}: {match.reason}" for match in warned),
         studies=tuple(matches),
         correspondence=correspondence,
@@ -120,7 +124,7 @@ def _matches(a: Atlas, b: Atlas, studies: Iterable[str] | None, different_data: 
             found.append(StudyMatch(study, study, "refused", unreadable[study].rstrip("."), ()))
         elif study in in_a and study in in_b:
             origins = a.provenance(study), b.provenance(study)
-            found.append(match_of(study, study, *origins, different_data=different_data))
+            found.append(_match(study, *origins, different_data=different_data))
         else:
             where, other = ("A", b) if study in in_a else ("B", a)
             text = f"add it to the other with headwise build --studies {study} -o {other.location}"
@@ -138,13 +142,6 @@ def _refuse_nothing(matches: list[StudyMatch], shared: list[str], one: dict[str,
     raise AtlasError(
         f"The two atlases have no study of heads in common (shared: {', '.join(shared) or 'none'}); build the same studies "
         "for both, as with headwise build --studies profile."
-    )
-
-
-def _shape_reason(a: Columns, b: Columns) -> str:
-    return (
-        f"A has {a.layers} layers of {a.heads} heads and B {b.layers} of {b.heads}, so heads do not correspond; "
-        "the models are compared by relative depth"
     )
 
 
@@ -171,39 +168,29 @@ def _correspondence(found: xr.Dataset, seed: int) -> tuple[float, float]:
     return float((one * other).sum(1).mean()), float(np.quantile(draws, 0.95))
 
 
-def match_of(study: str, title: str, one: Provenance, other: Provenance, *, different_data: bool) -> StudyMatch:
+def _match(study: str, one: Provenance, other: Provenance, *, different_data: bool) -> StudyMatch:
     """Whether this study can be compared; with ``different_data`` also where the data differ."""
     differences = tuple(text for text in difference(one, other) if not text.startswith("model:"))
-    status, reason = "compared", ""
+    reasons = []
     if one.data.get("digest") != other.data.get("digest"):
-        same_name = one.data.get("name") == other.data.get("name")
-        spec = dataset_spec(study)
-        if spec is not None and spec.on_own_answers and same_name:
-            status, reason = "warned", "each model's own answers to the same questions"
+        spec, both = dataset_spec(study), f"({_data(one)} against {_data(other)})"
+        if spec is not None and spec.on_own_answers and one.data.get("name") == other.data.get("name"):
+            reasons.append("each model's own answers to the same questions")
         elif different_data:
-            status, reason = (
-                "warned",
-                f"different data, compared as requested ({_data(one)} against {_data(other)})",
-            )
+            reasons.append(f"different data, compared as requested {both}")
         else:
-            status, reason = (
-                "refused",
-                f"different data ({_data(one)} against {_data(other)}): build both on the same data",
-            )
+            refusal = f"different data {both}: build both on the same data"
+            return StudyMatch(study, study, "refused", refusal, differences)
     options = [text for text in differences if text.startswith(("parameters:", "seed:"))]
-    if options and status != "refused":
-        status, reason = (
-            "warned",
-            "; ".join([*([reason] if reason else []), f"different options ({', '.join(options)})"]),
-        )
-    return StudyMatch(study, title, status, reason, differences)
+    if options:
+        reasons.append(f"different options ({', '.join(options)})")
+    return StudyMatch(study, study, "warned" if reasons else "compared", "; ".join(reasons), differences)
 
 
-def models_of(one: Provenance, other: Provenance) -> tuple[str, ...]:
+def _models(one: Provenance, other: Provenance) -> tuple[str, ...]:
     """What the two models differ in, one sentence per fact; digests last."""
-    facts = [text.removeprefix("model: ") for text in difference(one, other) if text.startswith("model:")]
-    facts = [_without_folders(text) for text in facts]
-    return tuple(sorted(facts, key=lambda text: text.startswith(("digest", "tokenizer"))))
+    texts = (text.removeprefix("model: ") for text in difference(one, other) if text.startswith("model:"))
+    return tuple(sorted(map(_without_folders, texts), key=lambda text: text.startswith(("digest", "tokenizer"))))
 
 
 def _short_name(provenance: Provenance) -> str:
@@ -223,7 +210,7 @@ def _without_folders(text: str) -> str:
     return " ".join(PurePath(word).name if word.startswith(("/", "~", ".")) else word for word in words)
 
 
-def names_of(a: Atlas, b: Atlas, one: str, other: str) -> tuple[str, str]:
+def _names(a: Atlas, b: Atlas, one: str, other: str) -> tuple[str, str]:
     """Names of two atlases: their models, with the folders where the models have the same name."""
     if one != other:
         return one, other

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -174,12 +174,8 @@ def _usable(datasets: Mapping[str, xr.Dataset]) -> tuple[list[HeadSetMap], list[
 
 def _padded(one: HeadSetMap, shape: tuple[int, ...]) -> HeadSetMap:
     """On the grid of the largest map; NaN beyond its own."""
-    if one.strength.shape == shape:
-        return one
-    rows, columns = one.strength.shape
-    wider = ((0, shape[0] - rows), (0, shape[1] - columns))
-    strength, member = np.pad(one.strength, wider, constant_values=np.nan), np.pad(one.member, wider)
-    return HeadSetMap(one.key, one.study, one.label, one.rule, strength, member)
+    wider = [(0, full - own) for full, own in zip(shape, one.strength.shape, strict=True)]
+    return replace(one, strength=np.pad(one.strength, wider, constant_values=np.nan), member=np.pad(one.member, wider))
 
 
 def permutation_strata(measured: np.ndarray, kv_heads: int) -> tuple[list[str], HeadStrata, str]:

@@ -53,8 +53,7 @@ def compare(
     by relative depth.
     """
     from headwise.analysis.comparison import compare as compared
-    from headwise.analysis.comparison_panels import comparison_figure
-    from headwise.analysis.comparison_words import describe_comparison
+    from headwise.analysis.comparison_display import comparison_figure, describe_comparison
     from headwise.atlas import Atlas
     from headwise.cli.options import split
     from headwise.cli.tables import print_table, table_writers, write_file

@@ -35,8 +35,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from headwise.analysis.comparison import Comparison, compare
-from headwise.analysis.comparison_panels import comparison_figure
-from headwise.analysis.comparison_words import describe_comparison
+from headwise.analysis.comparison_display import comparison_figure, describe_comparison
 from headwise.atlas.head_table import harmless_csv
 from headwise.core.dims import parse_head
 from headwise.core.errors import HeadwiseError, translate_content_errors
