@@ -13,9 +13,10 @@ from headwise.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from headwise.model.adapters import packaged_adapter
+    from headwise.model.attention_config import LayerCard
     from headwise.model.blocks import decoder_layers, embedding, unembedding
     from headwise.model.cache import cache_folder
-    from headwise.model.card import LayerCard, ModelCard
+    from headwise.model.card import ModelCard
     from headwise.model.digest import check_finite, tokenizer_digest, weights_digest
     from headwise.model.loading import load, read_card
     from headwise.model.model import Model
@@ -31,7 +32,8 @@ __getattr__, __dir__ = lazy_exports(
         ".adapters": "packaged_adapter",
         ".blocks": "decoder_layers embedding unembedding",
         ".cache": "cache_folder",
-        ".card": "LayerCard ModelCard",
+        ".attention_config": "LayerCard",
+        ".card": "ModelCard",
         ".digest": "check_finite tokenizer_digest weights_digest",
         ".loading": "load read_card",
         ".model": "Model",

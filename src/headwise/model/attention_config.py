@@ -11,7 +11,8 @@ label as the reason.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from headwise.core.errors import ModelError
 
@@ -34,14 +35,23 @@ WINDOW_SIZES = ("sliding_window", "attention_window_size", "window_size")
 STATE_SIZES = ("state_size", "mamba_d_state", "ssm_state_size")
 
 
-class AttentionFacts(NamedTuple):
+@dataclass(frozen=True)
+class LayerCard:
+    """One layer. A layer without softmax attention has no heads (0) and a ``reason``.
+
+    Examples:
+        >>> model.card.per_layer[2]
+        LayerCard(index=2, kind='full', window=None, heads=6, kv_heads=6, head_dim=64, value_dim=64, reason=None)
+    """
+
+    index: int  # 0: the layer after the embedding
     kind: str  # "full", "window", "chunked" or "other"
     window: int | None  # visible keys per query, itself included; the chunk length for "chunked"
-    heads: int
-    kv_heads: int
+    heads: int  # query heads
+    kv_heads: int  # key-value heads
     head_dim: int  # width of a query and a key
-    value_dim: int
-    reason: str | None  # why there are no softmax heads; None if there are
+    value_dim: int  # width of a value, and of a head's output z
+    reason: str | None  # "linear attention: no attention map"
 
 
 def text_config(config: Any) -> Any:
@@ -87,11 +97,11 @@ def layer_labels(config: Any, layers: int) -> list[str]:
     return ["mamba" if only_state else "attention"] * layers
 
 
-def attention_facts(config: Any, layer: int, label: str) -> AttentionFacts:
-    """The attention of one layer; ``config`` may be that of the model or that of the layer."""
+def layer_card(config: Any, layer: int, label: str) -> LayerCard:
+    """One layer; ``config`` may be that of the model or that of the layer."""
     reason = _no_heads(config, label)
     if reason is not None:
-        return AttentionFacts("other", None, 0, 0, 0, 0, reason)
+        return LayerCard(layer, "other", None, 0, 0, 0, 0, reason)
     kind, window = _visible(config, layer, label)
     prefix = "swa_" if kind == "window" else ""  # some configs give window layers their own heads
     heads = _required(config, "how many attention heads it has", _with(prefix, HEADS), layer)
@@ -102,7 +112,7 @@ def attention_facts(config: Any, layer: int, label: str) -> AttentionFacts:
             f"{layer}, which does not divide; correct the config."
         )
     head_dim, value_dim = _widths(config, layer, prefix, heads)
-    return AttentionFacts(kind, window, heads, kv_heads, head_dim, value_dim, None)
+    return LayerCard(layer, kind, window, heads, kv_heads, head_dim, value_dim, None)
 
 
 def _no_heads(config: Any, label: str) -> str | None:

@@ -18,34 +18,15 @@ from typing import TYPE_CHECKING, Any
 
 from headwise.core.errors import ModelError, reason
 from headwise.core.markup import card, listing
-from headwise.model.attention_config import attention_facts, find, layer_labels, text_config
+from headwise.model.attention_config import LayerCard, find, layer_card, layer_labels, text_config
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
 
-__all__ = ["LayerCard", "ModelCard"]
+__all__ = ["ModelCard"]
 
 MAX_LAYERS = 10_000
-
-
-@dataclass(frozen=True)
-class LayerCard:
-    """One layer. A layer without softmax attention has no heads (0) and a ``reason``.
-
-    Examples:
-        >>> model.card.per_layer[2]
-        LayerCard(index=2, kind='full', window=None, heads=6, kv_heads=6, head_dim=64, value_dim=64, reason=None)
-    """
-
-    index: int  # 0: the layer after the embedding
-    kind: str  # "full", "window", "chunked" or "other"
-    window: int | None  # visible keys per query, itself included; the chunk length for "chunked"
-    heads: int  # query heads
-    kv_heads: int  # key-value heads
-    head_dim: int  # width of a query and a key
-    value_dim: int  # width of a value, and of a head's output z
-    reason: str | None  # "linear attention: no attention map"
 
 
 @dataclass(frozen=True)
@@ -119,7 +100,7 @@ class ModelCard:
             )
         labels = layer_labels(text, int(count))
         configs = text.per_layer_config if getattr(text, "is_heterogeneous", False) else [text] * int(count)
-        layers = tuple(LayerCard(i, *attention_facts(configs[i], i, label)) for i, label in enumerate(labels))
+        layers = tuple(layer_card(configs[i], i, label) for i, label in enumerate(labels))
         return cls(
             id=id or getattr(config, "_name_or_path", "") or text.model_type,
             family=config.model_type,
