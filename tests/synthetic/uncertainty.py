@@ -1,7 +1,8 @@
 """Readings of answers, made up; and the Dataset that the study `uncertainty` makes of them.
 
 What carries the error can be chosen: the log-probabilities, the samples (they disagree on a wrong answer), one head, one
-entry of the hidden state, or nothing. The topic can carry it, too: what the question alone tells.
+entry of the hidden state, or of the contrast pair (``belief``), or nothing. The topic can carry it, too: what the question
+alone tells.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ def planted_readings(
     disagreement: float = 0.0,
     head: float = 0.0,
     hidden: float = 0.0,
+    belief: float = 0.0,
     topic: float = 0.0,
     seed: int = 0,
 ) -> tuple[xr.Dataset, xr.Dataset]:
@@ -54,6 +56,9 @@ def planted_readings(
     laplacian[:, 0, 1] += head * wrong[:, None]
     received[:, 0, 1] += head * wrong[:, None]
     vectors[:, 0, 2] += hidden * wrong
+    replies = dict(zip(("true", "false"), np.random.default_rng([seed, 1]).normal(size=(2, count, WIDTH)), strict=True))
+    for sign, states in zip((-1, 1), replies.values(), strict=True):
+        states[:, 3] += 5 * sign + sign * belief * (2 * wrong - 1)  # which reply it is, and whether it is right
     maps = ("example", "layer", "head")
     sampled = np.where(np.arange(TOKENS) < 3, -np.abs(random.normal(size=(count, draws, TOKENS))), np.nan)
     readings = xr.Dataset(
@@ -64,6 +69,7 @@ def planted_readings(
             "rauq": ("example", normal() + surprise),
             "hidden_log_det": ("example", normal()),
             "p_true": ("example", random.random(count)),
+            **{f"hidden_{reply}": (("example", "width"), states) for reply, states in replies.items()},
             "laplacian": ((*maps, "rank"), -np.sort(-laplacian, axis=-1)),
             "attention": ((*maps, "rank"), -np.sort(-normal(layers, heads, RANKS), axis=-1)),
             "received": ((*maps, "rank"), -np.sort(-received, axis=-1)),

@@ -43,7 +43,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,6 +98,7 @@ def detector_table(
     strata: ArrayLike | None = None,
     groups: ArrayLike | None = None,
     targets: Mapping[str, ArrayLike] | None = None,
+    unlabelled: Collection[str] = (),
     options: TableOptions | None = None,
 ) -> xr.Dataset:
     """How well do sets of features separate wrong answers from right ones, each by a cross-validated detector?
@@ -112,6 +113,7 @@ def detector_table(
         strata: (example,), of questions that are alike, for the AUROC within strata.
         groups: (example,), examples that belong together and stay in one fold.
         targets: by the name of a feature set, the flags (example,) that it is fitted to in place of the labels.
+        unlabelled: baselines that learnt from the other folds (`assign_folds`), without a label.
         options: the rest.
 
     Returns:
@@ -138,7 +140,7 @@ def detector_table(
     kinds |= {
         name: _combined_kind([kinds.get(member, "score") for member in members]) for name, members in combine.items()
     }
-    kinds |= dict.fromkeys(baselines, "score")
+    kinds |= {name: "probe" if name in unlabelled else "score" for name in baselines}
     _check_names([*(questions or {}), *feature_sets, *combine, *baselines], arrays, baselines, combine, options)
     clusters = as_groups(groups, len(wrong))
     fold_of = assign_folds(wrong, folds=options.folds, seed=options.seed, groups=clusters)
@@ -166,7 +168,9 @@ def detector_table(
                 table_rows.details(array, name, entry, context, options.sizes, topic_of, options.min_per_topic)
             )
     parts += [table_rows.combined(name, members, supervised, numbers, context) for name, members in combine.items()]
-    parts += [table_rows.unsupervised(name, scores, context) for name, scores in numbers.items()]
+    parts += [
+        table_rows.unsupervised(name, scores, context, learnt=name in unlabelled) for name, scores in numbers.items()
+    ]
     table = table_rows.joined(parts, context).assign_coords(
         kind=(DETECTOR, list(kinds.values())),
         choice=(DETECTOR, [choice_kind(arrays[name]) if name in arrays else "" for name in kinds]),

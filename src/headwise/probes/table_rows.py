@@ -165,9 +165,9 @@ def combined(
     return _evaluated_row(name, stacked, within, context)
 
 
-def unsupervised(name: str, scores: Floats, context: FoldContext) -> xr.Dataset:
-    """A score that was not learnt."""
-    return _row(name, scores, scores, context, learnt=False)
+def unsupervised(name: str, scores: Floats, context: FoldContext, *, learnt: bool = False) -> xr.Dataset:
+    """A score that learnt no label; ``learnt``: it learnt something else, from the other folds."""
+    return _row(name, scores, scores, context, learnt=learnt)
 
 
 def as_score(scores: Any, name: str, rows: int) -> Floats:

@@ -6,6 +6,7 @@
 | EigenScore | score | the same of the last tokens of K sampled answers | Chen |
 | Hidden state | supervised | the last token, the layer chosen inside the training folds | Azaria and Mitchell |
 | Semantic entropy probe | probe | the same features, fitted to high or low semantic entropy: no label is needed | Kossen |
+| CCS | unlabelled | a direction in which "true" and "false" as the verdict on an answer contradict each other | Burns |
 
 With Z (width, n) the vectors as columns, J = I - 11ᵀ/width (each vector loses the mean of its entries):
 
@@ -18,8 +19,20 @@ EigenScore's code divides Σ by width - 1 and takes log10, its paper does neithe
 a network; here it is the logistic regression of all other fitted rows. The semantic entropy probe needs samples where it is
 fitted, one pass where it is used.
 
+**CCS** (contrast-consistent search). The model is asked whether the answer is true (`self_judgement`), and the reply is written
+for it, once True and once False; h⁺ and h⁻ are the states at the reply, after the last layer. Each loses its mean over the
+answers and is divided by its standard deviation, so that which reply it is cannot be read from it. With σ the logistic
+function, p⁺ = σ(w·h⁺ + b) and p⁻ = σ(w·h⁻ + b),
+
+    minimise the mean of (p⁺ - (1 - p⁻))² + min(p⁺, p⁻)², + ρ |w|²          P(true) = (p⁺ + 1 - p⁻) / 2,          ρ = 0.001
+
+from ten random beginnings, of which the smallest loss is taken: p must be consistent (one reply is as true as the other is
+false) and confident. No label is used, so the sign is open, and the paper takes the better one by the labels of the test. Here
+it is the sign in which, on the answers it learnt from, wrong answers have the smaller smallest log-probability (Spearman). What
+it learns (means, w, sign) it learns from other folds. The paper's weight decay is replaced by ρ, Adam by L-BFGS.
+
 Readings: ``hidden`` (example, layer, width), ``hidden_log_det`` (example,) (`instruments.HiddenLogDet`), ``sample_hidden``
-(example, draw, width).
+(example, draw, width), ``hidden_true`` and ``hidden_false`` (example, width).
 """
 
 from __future__ import annotations
@@ -27,13 +40,19 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.special import expit
+from scipy.stats import spearmanr
 
 from headwise.core.dims import DRAW, EXAMPLE, WIDTH
 from headwise.scores.attention import LLM_CHECK
 from headwise.scores.score import Publication, score
 from headwise.scores.semantic_entropy import semantic_entropy_score
+from headwise.scores.token_probabilities import smallest_logprob
 
-RIDGE = 1e-3  # α
+RIDGE = 1e-3  # α, ρ
+STARTS = 10  # of CCS
+Floats = NDArray[np.float64]
 
 
 def log_determinant(vectors: NDArray[np.floating], alpha: float = RIDGE) -> NDArray[np.float64]:
@@ -103,3 +122,69 @@ def hidden_state(readings: xr.Dataset) -> xr.DataArray:
 def semantic_entropy_probe(readings: xr.Dataset) -> xr.DataArray:
     """The same features; they are fitted to semantic entropy."""
     return readings["hidden"]
+
+
+@score(
+    "CCS",
+    needs=("hidden_true", "hidden_false", "logprobs"),
+    kind="unlabelled",
+    cost="contrast pair",
+    paper=Publication(
+        "Burns et al. 2023, Discovering Latent Knowledge in Language Models Without Supervision",
+        "https://arxiv.org/abs/2212.03827",
+    ),
+)
+def ccs(readings: xr.Dataset, others: xr.Dataset) -> Floats:
+    """One minus P(true), by a direction found in the contrast pairs of ``others``.
+
+    >>> noise, truth = np.random.default_rng(0).normal(size=(2, 60, 4)), np.repeat([1.0, -1.0], 30)
+    >>> noise[:, :, 2] += 6 * np.array([truth, -truth])  # entry 2 says whether the judged statement is true
+    >>> pairs = {f"hidden_{reply}": (("example", "width"), values) for reply, values in zip(("true", "false"), noise)}
+    >>> made = xr.Dataset({**pairs, "logprobs": (("example", "token"), truth[:, None] - 1.5)})
+    >>> ccs(made.isel(example=[0, 59]), made).round(1)
+    array([0., 1.])
+    """
+    learnt, tested = (np.stack([_vectors(part, name) for name in PAIR]) for part in (others, readings))
+    known = np.isfinite(learnt).all(axis=(0, 2))
+    learnt = learnt[:, known]
+    centre, scale = learnt.mean(axis=1, keepdims=True), learnt.std(axis=1, keepdims=True)
+    scale[scale == 0] = 1.0
+    learnt, tested = ((part - centre) / scale for part in (learnt, tested))
+    direction = contrast_consistent(learnt)
+    wrong, surprise = _wrong(learnt, direction), np.asarray(smallest_logprob(others))[known]
+    turned = spearmanr(wrong, surprise).statistic < 0
+    found = _wrong(tested, direction)
+    return 1 - found if turned else found
+
+
+PAIR = ("hidden_true", "hidden_false")
+
+
+def _vectors(readings: xr.Dataset, name: str) -> Floats:
+    return np.asarray(readings[name].transpose(EXAMPLE, WIDTH).values, dtype=np.float64)
+
+
+def _wrong(pairs: Floats, direction: Floats) -> Floats:
+    """(example,): one minus P(true)."""
+    true, false = expit(pairs @ direction[:-1] + direction[-1])
+    return np.asarray((1 - true + false) / 2)
+
+
+def contrast_consistent(pairs: Floats) -> Floats:
+    """(width + 1,): w and b of the smallest loss, for standardised states (reply, example, width); the sign is arbitrary."""
+    random = np.random.default_rng(0)
+    width = pairs.shape[-1]
+    starts = random.uniform(-1, 1, (STARTS, width + 1)) / np.sqrt(width)
+    found = [minimize(contrast_loss, start, (pairs,), jac=True, method="L-BFGS-B") for start in starts]
+    return np.asarray(min(found, key=lambda one: one.fun).x)
+
+
+def contrast_loss(direction: Floats, pairs: Floats) -> tuple[float, Floats]:
+    """The loss of w and b (width + 1,) and its gradient."""
+    p = expit(pairs @ direction[:-1] + direction[-1])  # (reply, example)
+    consistency, confidence = p.sum(axis=0) - 1, p.min(axis=0)
+    weights = direction[:-1]
+    loss = float((consistency**2 + confidence**2).mean() + RIDGE * weights @ weights)
+    slope = 2 * (consistency + confidence * (p == confidence)) * p * (1 - p) / p.shape[1]  # by the argument of σ
+    gradient = np.tensordot(slope, pairs, axes=((0, 1), (0, 1))) + 2 * RIDGE * weights
+    return loss, np.append(gradient, slope.sum())

@@ -8,12 +8,14 @@ answers, an `xarray.Dataset` with the dim ``example``, and returns an array whos
 | score | one number per answer | taken as it is |
 | supervised | features, (example, ...) | a detector is fitted to the labels on other folds (``headwise.probes``) |
 | probe | features, (example, ...) | the same, fitted to ``target`` (a number per answer, without a label) instead |
+| unlabelled | one number per answer; also takes the readings of others | it learns from the other folds, without labels |
 
 | cost | the score needs |
 |------|-----------------|
 | answer | the log-probabilities of the answer's own tokens, known when it has been written |
 | pass | attention or hidden states, of one pass over prompt and answer (or read while it is written) |
 | p(True) | the model's verdict on its answer: one more question |
+| contrast pair | the question and answer judged true, and the same judged false: two more passes |
 | samples | K more answers to the same question |
 
 A score of your own joins the table by five lines, or from a package by an entry point of the group ``headwise.scores``:
@@ -48,8 +50,8 @@ from headwise.core.errors import DataError, did_you_mean
 __all__ = ["COSTS", "KINDS", "Publication", "UncertaintyScore", "register", "score", "scores", "scores_of"]
 
 ENTRY_POINTS = "headwise.scores"
-KINDS = ("score", "supervised", "probe")
-COSTS = ("answer", "pass", "p(True)", "samples")  # from the cheapest on
+KINDS = ("score", "supervised", "probe", "unlabelled")
+COSTS = ("answer", "pass", "p(True)", "contrast pair", "samples")  # from the cheapest on
 _log = logging.getLogger(__name__)
 
 Readings = xr.Dataset
@@ -108,10 +110,10 @@ class UncertaintyScore:
         """Whether everything it needs was read."""
         return set(self.needs) | set(self.target_needs) <= set(readings.variables)
 
-    def __call__(self, readings: Readings) -> Any:
-        """The score of every answer, (example,) in float64; features as they are."""
-        found = self.function(readings)
-        if self.kind != "score":
+    def __call__(self, readings: Readings, *others: Readings) -> Any:
+        """The score of every answer, (example,) in float64; features as they are. An unlabelled one learns from ``others``."""
+        found = self.function(readings, *others)
+        if self.kind in ("supervised", "probe"):
             return found
         array = found.transpose(EXAMPLE, ...).values if isinstance(found, xr.DataArray) else np.asarray(found)
         if array.shape != (readings.sizes[EXAMPLE],):
@@ -131,8 +133,8 @@ def score(
     Args:
         name: of its row in the table.
         needs: the variables of the readings that it takes.
-        kind: "score" (a number per answer), "supervised" (features that are fitted to labels) or "probe".
-        cost: "answer", "pass", "p(True)" or "samples".
+        kind: "score" (a number per answer), "supervised" (features that are fitted to labels), "probe" or "unlabelled".
+        cost: one of `COSTS`.
         paper: where it was published.
         target: of a probe, from the readings to the number per answer that it is fitted to.
         target_needs: the variables that the target takes.

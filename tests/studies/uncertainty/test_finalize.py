@@ -10,6 +10,7 @@ from synthetic.origin import provenance
 from synthetic.uncertainty import planted_readings, uncertainty_dataset
 
 from headwise.scores import scores
+from headwise.scores.hidden_states import contrast_consistent, contrast_loss
 from headwise.studies.uncertainty.figure import LENGTH, LOGPROB_MIN, best_by_cost, figure, relative_seconds
 from headwise.studies.uncertainty.finalize import MIN_PER_GROUP, computed, finalize
 from headwise.studies.uncertainty.spec import UncertaintyOptions
@@ -62,10 +63,53 @@ def test_a_probe_of_semantic_entropy_finds_errors_without_labels():
 def test_a_probe_does_not_see_the_labels():
     readings, answers = planted_readings(hidden=1.0, disagreement=0.8)
     flipped = answers.assign(label=("example", np.where(answers["label"] == "wrong", "correct", "wrong")))
-    targets = [computed(readings)[1]["Semantic entropy probe"] for _ in (answers, flipped)]
-    assert (targets[0] == targets[1]).all()
     one, other = (finalize(readings, each, UncertaintyOptions()) for each in (answers, flipped))
     assert at(one, "Semantic entropy probe") + at(other, "Semantic entropy probe") == pytest.approx(1, abs=0.08)
+
+
+def test_ccs_finds_what_the_replies_contradict_each_other_in():
+    """One entry of the contrast pair says whether the answer is true; another says which reply it is, and must not matter."""
+    readings, answers = planted_readings(belief=1.5, logprob=0.5)
+    table = finalize(readings, answers, UncertaintyOptions())
+    assert table["kind"].sel(detector="CCS").item() == "probe" and table["cost"].sel(detector="CCS") == "contrast pair"
+    assert at(table, "CCS", "auroc_low") > 0.8 and at(table, "CCS", "added_q") < 0.05
+    assert at(table, "Hidden state", "auroc_low") < 0.5 < at(table, "Hidden state", "auroc_high")
+    pairs = np.stack([readings[f"hidden_{reply}"].values for reply in ("true", "false")])
+    pairs = (pairs - pairs.mean(axis=1, keepdims=True)) / pairs.std(axis=1, keepdims=True)
+    direction = contrast_consistent(pairs)
+    assert abs(direction[3]) > 0.95 * np.linalg.norm(direction[:-1])
+    assert contrast_loss(direction, pairs)[0] < min(contrast_loss(np.eye(7)[each] * 3, pairs)[0] for each in range(7))
+
+
+def test_ccs_sees_no_label_and_no_answer_of_the_tested_fold():
+    readings, answers = planted_readings(belief=1.5, logprob=0.5)
+    flipped = answers.assign(label=("example", np.where(answers["label"] == "wrong", "correct", "wrong")))
+    folds = np.arange(readings.sizes["example"]) % 5
+    scored = computed(readings, folds)[0]["CCS"]
+    assert at(finalize(readings, flipped, UncertaintyOptions()), "CCS", "auroc_high") < 0.2  # its sign is no label's
+    other = readings.copy(deep=True)
+    other["hidden_true"][0] += 100.0  # in fold 0: moves its own score, and what other folds learn
+    moved = computed(other, folds)[0]["CCS"]
+    assert (moved[folds == 0][1:] == scored[folds == 0][1:]).all() and moved[0] != scored[0]
+    assert (moved[folds != 0] != scored[folds != 0]).all()
+
+
+def test_the_sign_of_ccs_is_that_of_the_log_probability():
+    readings, answers = planted_readings(belief=1.5, logprob=0.5)
+    readings["logprobs"] = -9 - readings["logprobs"]
+    turned = finalize(readings, answers, UncertaintyOptions())
+    assert at(turned, LOGPROB_MIN, "auroc_high") < 0.5 and at(turned, "CCS", "auroc_high") < 0.2
+
+
+def test_the_gradient_of_ccs_is_that_of_its_loss():
+    random = np.random.default_rng(0)
+    pairs, direction = random.normal(size=(2, 9, 4)), random.normal(size=5)
+    steps = 1e-6 * np.eye(5)
+    each = [(contrast_loss(direction + s, pairs)[0] - contrast_loss(direction - s, pairs)[0]) / 2e-6 for s in steps]
+    np.testing.assert_allclose(contrast_loss(direction, pairs)[1], each, rtol=1e-6, atol=1e-9)
+    p, q = (1 / (1 + np.exp(-(states @ direction[:-1] + direction[-1]))) for states in pairs)
+    by_hand = np.mean((p - (1 - q)) ** 2 + np.minimum(p, q) ** 2) + 0.001 * (direction[:-1] ** 2).sum()
+    assert contrast_loss(direction, pairs)[0] == pytest.approx(by_hand)
 
 
 def test_what_the_question_tells_is_no_merit_of_a_score():
@@ -148,7 +192,8 @@ def test_without_samples_the_table_has_the_others():
         readings.drop_vars([name for name in readings if "draw" in readings[name].dims] + ["seconds samples"]), answers,
         UncertaintyOptions(samples=0),
     )  # fmt: skip
-    assert "sample" not in table and set(table["cost"].values) == {"answer", "pass", "p(True)", "question"}
+    costs = {"answer", "pass", "p(True)", "contrast pair", "question"}
+    assert "sample" not in table and set(table["cost"].values) == costs
     table.attrs["provenance"] = provenance("uncertainty", 2, 3, data="made up", size=240)
     assert "samples" not in best_by_cost(table) and "sampled" not in describe(table).overview[1]
     assert {panel.key for panel in figure(table, curves=True).panels} >= {"risk", "times"}
@@ -156,7 +201,7 @@ def test_without_samples_the_table_has_the_others():
 
 def test_times_are_multiples_of_the_answer():
     assert relative_seconds(uncertainty_dataset()) == pytest.approx(
-        {"answer": 1.0, "pass": 3.0, "p(True)": 4.0, "samples": 5.0}
+        {"answer": 1.0, "pass": 3.0, "p(True)": 4.0, "contrast pair": 5.0, "samples": 6.0}
     )
 
 

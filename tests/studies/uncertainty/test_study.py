@@ -18,13 +18,17 @@ from headwise.corpora import Question, Questions
 from headwise.engines import ShardStore, run_shards, split_shards
 from headwise.model import Model, load
 from headwise.scores.hidden_states import log_determinant
+from headwise.seam import Structure
 from headwise.studies.answers import measure as answering
 from headwise.studies.answers.spec import AnsweringOptions
 from headwise.studies.inputs import StudyInputs
+from headwise.studies.passes import read_together
+from headwise.studies.probing.reading import SelfJudgement
 from headwise.studies.registry import dataset_spec, default_studies, with_dependencies
 from headwise.studies.run import StudyRun
 from headwise.studies.uncertainty.entailment import Entailment
 from headwise.studies.uncertainty.measure import prepare
+from headwise.studies.uncertainty.reading import JudgementReader
 from headwise.studies.uncertainty.spec import UncertaintyOptions
 
 WORDS = " ".join(words for words, _ in REGISTERS.values()).split()
@@ -105,6 +109,28 @@ def test_readings_of_the_answer_are_those_of_the_model(model, answers, readings)
     if layer + 1 < len(out.hidden_states) - 1:  # the last of these is normalised
         hidden = out.hidden_states[layer + 1][0, len(prompt) :].double().numpy()
         assert readings["hidden_log_det"].values[row] == pytest.approx(float(log_determinant(hidden)), rel=1e-4)
+
+
+def test_the_contrast_pair_is_read_at_both_replies(model, answers):
+    """The tiny tokenizer has no word "True", so the question and its replies are any tokens; the last text does not fit."""
+    structure, judgement = Structure(model), SelfJudgement((7, 8, 9), true=(4,), false=(5,))
+    context = structure.card.max_positions
+    prompts, given = [(10, 11, 12), (13,), (6,) * (context - 4)], [(14,), (15, 16), (7,)]
+    found = [
+        read_together({"": JudgementReader(structure, "abc", prompts, given, judgement, reply, 4096)}, "abc")[""]
+        for reply in (True, False)
+    ]
+    for row in range(2):
+        whole = torch.tensor([prompts[row] + given[row] + judgement.suffix])
+        for reply, token, read in ((True, 4, found[0]["hidden_true"]), (False, 5, found[1]["hidden_false"])):
+            with torch.no_grad():
+                out = model.hf(torch.cat([whole, torch.tensor([[token]])], dim=1), output_hidden_states=True)
+                own = model.hf.model.norm(torch.tensor(read.values[row]))
+            np.testing.assert_allclose(own, out.hidden_states[-1][0, -1], rtol=1e-4, atol=1e-5)
+            if reply:
+                yes, no = out.logits[0, -2, [4, 5]].tolist()
+                assert found[0]["p_true"].values[row] == pytest.approx(1 / (1 + np.exp(no - yes)), rel=1e-4)
+    assert np.isnan(found[0]["p_true"].values[2]) and np.isnan(found[1]["hidden_false"].values[2]).all()
 
 
 def test_samples_are_answers_of_the_model_with_their_probabilities(model, answers, readings):

@@ -24,6 +24,7 @@ COST_COLOURS = {
     "answer": "#3d3d3d",
     "pass": "#376180",
     "p(True)": "#8a50a5",
+    "contrast pair": "#b8860b",
     "samples": "#30a073",
     "question": "#a33a5c",
 }
@@ -31,6 +32,7 @@ COST_LABELS = {
     "answer": "free with the answer",
     "pass": "one pass",
     "p(True)": "one question more",
+    "contrast pair": "both replies to one question more",
     "samples": "sampled answers",
     "question": "the question alone",
 }

@@ -33,6 +33,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from headwise.core.dims import COST_CLASS, COVERAGE, DETECTOR, DRAW, EXAMPLE, FOLD
+from headwise.probes.crossvalidation import assign_folds
 from headwise.probes.stacking import fit_platt
 from headwise.probes.table import TableOptions, compare_rows, detector_table
 from headwise.scores.score import COSTS, UncertaintyScore, scores_of
@@ -50,16 +51,17 @@ Flags = NDArray[np.bool_]
 
 WITH = "Question + "  # rows that stack the question and a score: compared, and dropped from the table
 OWN = "ours"  # in place of a paper
+NUMBERS = ("score", "unlabelled")  # kinds of scores that are a number per answer, and not features
 
 
 def finalize(readings: xr.Dataset, answers: xr.Dataset, options: UncertaintyOptions) -> xr.Dataset:
     """The Dataset, from the readings of all shards and the answers that were read."""
     wrong = np.asarray(answers["label"].values == "wrong")
     controls = question_controls(answers, options.seed)
-    values, targets, left_out = computed(readings)
+    values, targets, left_out = computed(readings, assign_folds(wrong, folds=options.folds, seed=options.seed))
     known = scores_of(readings)
-    fitted = {name: value for name, value in values.items() if known[name].kind != "score"}
-    plain = {name: value for name, value in values.items() if known[name].kind == "score"}
+    plain = {name: value for name, value in values.items() if known[name].kind in NUMBERS}
+    fitted = {name: value for name, value in values.items() if name not in plain}
     combined = {name: members for name, members in COMBINED.items() if set(members) <= set(values)}
     names = tuple(controls.features)
     stacked = {f"{WITH}{name}": (*names, *combined.get(name, (name,))) for name in (*values, *combined)}
@@ -71,6 +73,7 @@ def finalize(readings: xr.Dataset, answers: xr.Dataset, options: UncertaintyOpti
         questions=controls.features,
         strata=controls.strata,
         targets=targets,
+        unlabelled=[name for name in plain if known[name].kind != "score"],
         options=TableOptions(folds=options.folds, seed=options.seed, details=()),
     )
     rows = [str(name) for name in table[DETECTOR].values if not str(name).startswith(WITH)]
@@ -112,14 +115,16 @@ def finalize(readings: xr.Dataset, answers: xr.Dataset, options: UncertaintyOpti
     )  # fmt: skip
 
 
-def computed(readings: xr.Dataset) -> tuple[dict[str, Any], dict[str, Flags], dict[str, str]]:
+def computed(
+    readings: xr.Dataset, fold_of: NDArray[np.int64]
+) -> tuple[dict[str, Any], dict[str, Flags], dict[str, str]]:
     """Scores and features by name; what probes are fitted to; and what was left out, with the reason."""
     values: dict[str, Any] = {}
     targets: dict[str, Flags] = {}
     left_out: dict[str, str] = {}
     for name, score in scores_of(readings).items():
-        value = score(readings)
-        if score.kind == "score" and not np.isfinite(value).all():
+        value = _out_of_fold(score, readings, fold_of) if score.kind == "unlabelled" else score(readings)
+        if score.kind in NUMBERS and not np.isfinite(value).all():
             left_out[name] = f"not a number for {int((~np.isfinite(value)).sum())} of {len(value)} answers"
             continue
         if score.target is not None:
@@ -130,6 +135,15 @@ def computed(readings: xr.Dataset) -> tuple[dict[str, Any], dict[str, Flags], di
             targets[name] = flags
         values[name] = value
     return values, targets, left_out
+
+
+def _out_of_fold(score: UncertaintyScore, readings: xr.Dataset, fold_of: NDArray[np.int64]) -> Floats:
+    """(example,): of every answer, with what was learnt from the answers of the other folds."""
+    found = np.empty(len(fold_of))
+    for fold in np.unique(fold_of):
+        test = fold_of == fold
+        found[test] = score(*(readings.isel({EXAMPLE: np.flatnonzero(rows)}) for rows in (test, ~test)))
+    return found
 
 
 MIN_PER_GROUP = 20  # answers with a high, and with a low target, that a probe is fitted to
@@ -207,7 +221,8 @@ def _metrics(table: xr.Dataset, rows: list[str], wrong: Flags) -> dict[str, Any]
                 columns[f"{what}{end}"][row] = value
         for end in risk:
             risk[end][row] = getattr(selective, f"risk{end}")[places]
-        probability[row] = one["probability"].values if learnt else _platt_out_of_fold(score, wrong, fold_of)
+        known = one["probability"].values
+        probability[row] = known if np.isfinite(known).all() else _platt_out_of_fold(score, wrong, fold_of)
         how = reliability(probability[row], wrong)
         for what in ("ece", "ece_low", "ece_high", "ece_null", "brier", "brier_low", "brier_high"):
             columns[what][row] = getattr(how, what)

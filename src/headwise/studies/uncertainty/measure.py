@@ -2,12 +2,13 @@
 
 Shown: every question with the model's answer (study `answers`; refusals and empty answers are left out), prompt and answer in
 one teacher-forced pass for all that is read of attention, hidden states and probabilities (`reading`, and the reader of the
-study `spectral`); the same once more with the question whether the answer is true; and the prompt alone, answered K times by
-sampling (`sampling`). From these readings `headwise.scores` computes every score, and `finalize` compares them.
+study `spectral`); the same with the question whether the answer is true and the reply True, and with the reply False; and the
+prompt alone, answered K times by sampling (`sampling`). From these readings `headwise.scores` computes every score, and
+`finalize` compares them.
 
 What each costs is measured while the study runs: the question is answered once more, greedily, for a plain answer's time.
 
-Cost: K + 1 answers and two passes per question, and one pass over each different sample: 72 questions of the default model
+Cost: K + 1 answers and three passes per question, and one pass over each different sample: 72 questions of the default model
 with three samples, answering, report and figures included, took 100 s of one core (five minutes on a busy machine). Hence
 opt-in. A few questions are committed at a time, and a stopped run resumes where it stopped; neither the batch nor the shard
 changes a number beyond rounding, times aside.
@@ -130,7 +131,9 @@ class _Reading:
             SPEC.name: UncertaintyReader(*every, layer=layer, k=eigenvalues, width=asked.width, batch_tokens=tokens),
         }
         judgement = SelfJudgement.of(model, chat=bool(origin.parameters.get("chat")))
-        self._judgement = None if judgement is None else JudgementReader(*every, judgement, tokens)
+        self._replies = {
+            reply: JudgementReader(*every, judgement, reply, tokens) for reply in (True, False) if judgement
+        }
         self._sampler: AnswerSampler | None = None
         self._prefix = asked.prompts[0][: common_prefix_length(asked.prompts)]
         self._grouping: Grouping = exact_groups if entailment is None else entailment.groups
@@ -147,9 +150,11 @@ class _Reading:
         with _timed(seconds, "pass", len(names)):
             read = read_together(self._readers, names)
         parts = [read["spectral"], read[SPEC.name], self._texts(rows)]
-        if self._judgement is not None:
-            with _timed(seconds, "p(True)", len(names)):
-                parts.append(read_together({"judgement": self._judgement}, names)["judgement"])
+        for reply, reader in self._replies.items():
+            with _timed(seconds, "p(True)" if reply else "contrast pair", len(names)):
+                parts.append(read_together({"judgement": reader}, names)["judgement"])
+        if self._replies:
+            seconds["contrast pair"] += seconds["p(True)"]  # it needs both
         if self._sampler is not None:
             with _timed(seconds, "answer", len(names)):
                 self._sampler.answer(self._asked.prompts[rows], self._asked.numeric[rows])

@@ -1,7 +1,8 @@
 """What is read of an answer in passes over prompt and answer: its tokens' probabilities, RAUQ, sinks; and p(True).
 
 `UncertaintyReader` shares its pass with the reader of the study `spectral` (`passes.read_together`), so every answer is shown
-once. `JudgementReader` has a pass of its own, with the question about the answer appended, so that its cost can be measured.
+once. `JudgementReader` has a pass of its own, with the question about the answer and the reply True appended, so that its cost
+can be measured; and one more, with the reply False, for the contrast pair.
 
 | reading | dims | what |
 |---------|------|------|
@@ -11,6 +12,7 @@ once. `JudgementReader` has a pass of its own, with the question about the answe
 | received | layer, head, rank | the k largest mean weights that a token receives |
 | hidden_log_det | | mean log eigenvalue of the answer's hidden states at the chosen layer |
 | p_true | | P(True) against P(False); NaN where the question does not fit into the context |
+| hidden_true, hidden_false | width | residual stream after the last layer at that reply; NaN likewise |
 
 Cost: a pass each.
 """
@@ -24,8 +26,9 @@ import torch
 import xarray as xr
 from numpy.typing import NDArray
 
-from headwise.core.dims import EXAMPLE, HEAD, LAYER, RANK, TOKEN
+from headwise.core.dims import EXAMPLE, HEAD, LAYER, RANK, SITE, TOKEN
 from headwise.corpora import Example
+from headwise.instruments.activations import Activations
 from headwise.instruments.answer_rows import AnswerRows
 from headwise.instruments.hidden_log_det import HiddenLogDet
 from headwise.instruments.readings import HostCopy
@@ -120,7 +123,7 @@ def _rauq(logprobs: Floats, row_self: NDArray[np.float32], lengths: NDArray[np.i
 
 
 class JudgementReader:
-    """Asks the model whether its answer is true.
+    """Asks the model whether its answer is true, and puts a reply into its mouth.
 
     Args:
         structure: of the model.
@@ -128,44 +131,52 @@ class JudgementReader:
         prompts: token ids of each.
         answers: token ids of each.
         judgement: the question, and the tokens that count as yes and no.
+        reply: the answer to it: True, whose pass gives p(True), too, or False.
         batch_tokens: per pass.
     """
 
     def __init__(
         self, structure: Structure, names: Sequence[str], prompts: Sequence[Ids], answers: Sequence[Ids],
-        judgement: SelfJudgement, batch_tokens: int,
+        judgement: SelfJudgement, reply: bool, batch_tokens: int,
     ):  # fmt: skip
-        self.structure, self.batch_tokens, self._judgement = structure, batch_tokens, judgement
-        self.texts: Sequence[Example] = [
-            Example(name, "answer", prompt + answer)
-            for name, prompt, answer in zip(names, prompts, answers, strict=True)
-        ]
+        self.structure, self.batch_tokens, self._judgement, self._reply = structure, batch_tokens, judgement, reply
+        added = (*judgement.suffix, (judgement.true if reply else judgement.false)[0])
+        whole = [prompt + answer + added for prompt, answer in zip(prompts, answers, strict=True)]
         context = structure.card.max_positions
-        fits = [context is None or len(text.ids) + len(judgement.suffix) <= context for text in self.texts]
-        self.suffixes: Sequence[tuple[int, ...]] = [judgement.suffix if each else () for each in fits]
+        self._fits = [context is None or len(ids) <= context for ids in whole]
+        self.texts: Sequence[Example] = [
+            Example(name, "answer", ids if fits else ids[: -len(added)])
+            for name, ids, fits in zip(names, whole, self._fits, strict=True)
+        ]
+        self.suffixes: Sequence[tuple[int, ...]] = [()] * len(self.texts)
 
     def first_logit(self, rows: Sequence[int]) -> int | None:
-        """The last token of the shortest text."""
-        return min(len(self.texts[row].ids) + len(self.suffixes[row]) for row in rows) - 1
+        """The last token of the shortest question about an answer, where p(True) is read."""
+        return min(len(self.texts[row].ids) for row in rows) - 2 if self._reply else None
 
     def observe(self, rows: Sequence[int | None]) -> Observed:
-        """No instruments: the logits suffice."""
+        """The residual stream at the reply, and the logits before it."""
+        asked = {line: row for line, row in enumerate(rows) if row is not None and self._fits[row]}
+        last = [len(self.texts[asked[line]].ids) - 1 if line in asked else -1 for line in range(len(rows))]
+        stream = Activations(positions=torch.tensor(last)[:, None])
 
         def collect(logits: Logits | None) -> Callable[[], xr.Dataset]:
-            assert logits is not None
-            asked = {line: row for line, row in enumerate(rows) if row is not None and self.suffixes[row]}
-            copy, device = HostCopy(), logits.values.device
-            ends = [len(self.texts[row].ids) + len(self.suffixes[row]) - 1 - logits.first for row in asked.values()]
-            chosen = logits.values[on_device(device, list(asked)), on_device(device, ends)] if asked else None
-            found = None if chosen is None else copy.start(self._judgement.probability(chosen))
+            copy, found = HostCopy(), None
+            if logits is not None and asked:
+                device = logits.values.device
+                ends = on_device(device, [last[line] - 1 - logits.first for line in asked])
+                found = copy.start(self._judgement.probability(logits.values[on_device(device, list(asked)), ends]))
 
             def read() -> xr.Dataset:
+                hidden = stream.result()["activation"].isel({SITE: 0, LAYER: -1, TOKEN: 0}, drop=True)
+                if not self._reply:
+                    return xr.Dataset({"hidden_false": hidden})
                 copy.wait()
                 p_true = np.full(len(rows), np.nan)
                 if found is not None:
                     p_true[list(asked)] = found().numpy()
-                return xr.Dataset({"p_true": (EXAMPLE, p_true)})
+                return xr.Dataset({"p_true": (EXAMPLE, p_true), "hidden_true": hidden})
 
             return read
 
-        return Observed((), collect)
+        return Observed((stream,), collect)

@@ -68,7 +68,7 @@ need samples, or at least 2
 
 def _cost(card: ModelCard, inputs: PlannedInputs) -> StudyCost:
     draws, questions = UncertaintyOptions().samples, inputs.questions
-    texts = [PROMPT_TOKENS + ANSWER_TOKENS] * (3 * questions)  # answered again to be timed, read, judged
+    texts = [PROMPT_TOKENS + ANSWER_TOKENS] * (4 * questions)  # answered again to be timed, read, judged true and false
     texts += [2 * ANSWER_TOKENS] * (draws * questions)  # sampled, then read
     eigenvalues = 50
     return StudyCost(
@@ -136,7 +136,7 @@ UNCERTAINTY = DatasetSpec(
         Variable("detector", (DETECTOR,), "name of the score", dtype=TEXT, coordinate=True),
         Variable(
             "kind", (DETECTOR,),
-            "score: not fitted; supervised or combined: fitted on labels; probe: fitted on something else than labels; "
+            "score: not fitted; supervised or combined: fitted on labels; probe: fitted without labels; "
             "question: nothing of the model", dtype=TEXT, coordinate=True,
         ),
         Variable("cost", (DETECTOR,), "what the score needs, one of cost_class", dtype=TEXT, coordinate=True),
@@ -168,7 +168,7 @@ UNCERTAINTY = DatasetSpec(
 SPEC = StudySpec(
     name="uncertainty",
     package=__package__,
-    version=1,
+    version=2,
     options=UncertaintyOptions,
     produces=(UNCERTAINTY,),
     inputs=("questions",),
