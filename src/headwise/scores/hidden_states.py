@@ -141,7 +141,7 @@ def ccs(readings: xr.Dataset, others: xr.Dataset) -> Floats:
     >>> noise[:, :, 2] += 6 * np.array([truth, -truth])  # entry 2 says whether the judged statement is true
     >>> pairs = {f"hidden_{reply}": (("example", "width"), values) for reply, values in zip(("true", "false"), noise)}
     >>> made = xr.Dataset({**pairs, "logprobs": (("example", "token"), truth[:, None] - 1.5)})
-    >>> ccs(made.isel(example=[0, 59]), made).round(1)
+    >>> ccs(made.isel(example=[0, 59]), made).round()
     array([0., 1.])
     """
     learnt, tested = (np.stack([_vectors(part, name) for name in PAIR]) for part in (others, readings))

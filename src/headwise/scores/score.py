@@ -55,7 +55,7 @@ COSTS = ("answer", "pass", "p(True)", "contrast pair", "samples")  # from the ch
 _log = logging.getLogger(__name__)
 
 Readings = xr.Dataset
-Function = Callable[[Readings], Any]
+Function = Callable[..., Any]  # of the readings; one without labels also takes those of other answers
 
 
 class Publication(NamedTuple):

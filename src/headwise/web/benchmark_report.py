@@ -158,5 +158,6 @@ def _cost(found: DetectionBenchmark, memory: Memory) -> Iterator[str]:
         "<h2>Cost per answer</h2>\n"
         f'<div class="scroll"><table><thead><tr>{header}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>\n'
         '<p class="small">Seconds of a plain answer, and what comes on top: a pass over prompt and answer, asking for p(True), '
-        "the samples. Memory holds the weights; that of all scores also the detectors that are fitted.</p>\n"
+        "the contrast pair (p(True) included), the samples. Memory holds the weights; that of all scores also the detectors "
+        "that are fitted.</p>\n"
     )

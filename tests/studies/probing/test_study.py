@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -30,6 +31,7 @@ from headwise.studies.inputs import StudyInputs
 from headwise.studies.passes import read_together
 from headwise.studies.present import describe
 from headwise.studies.probing import measure as probing
+from headwise.studies.probing import reading
 from headwise.studies.probing.finalize import finalize
 from headwise.studies.probing.positions import EXACT, POSITIONS, exact_spans, positions_of
 from headwise.studies.probing.reading import LOGPROBS, ProbedAnswer, ProbingReader, SelfJudgement
@@ -435,6 +437,22 @@ def test_readings_against_a_plain_pass(model, answers, monkeypatch):
         wanted = [logprobs.mean(), logprobs.min(), logprobs.max()] + [logprobs[0]] * 3
         np.testing.assert_allclose(found["logprob"][row], wanted, atol=1e-4)
     model.hf.set_attn_implementation("sdpa")
+
+
+def test_a_reply_is_spelt_as_its_question_leads_to(monkeypatch):
+    """With a space after "Answer:", without one at the beginning of a turn."""
+
+    class Tokenizer:
+        def __call__(self, text: str, add_special_tokens: bool) -> dict[str, list[int]]:
+            return {"input_ids": [{"True": 1, " True": 2, "False": 3, " False": 4}.get(text, 9)]}
+
+        def apply_chat_template(self, turns: list[dict[str, str]], **_: bool) -> str:
+            return "".join(f"<{turn['role']}>\n{turn['content']}\n" for turn in turns) + "<assistant>\n"
+
+    monkeypatch.setattr(reading, "has_chat_template", lambda model: True)
+    model = cast("Model", SimpleNamespace(tokenizer=Tokenizer()))
+    for chat, true, false in ((False, (2, 1), (4, 3)), (True, (1, 2), (3, 4))):
+        assert SelfJudgement.of(model, chat=chat) == SelfJudgement((9,), true, false)
 
 
 def test_p_true_is_the_models_own(model, answers):

@@ -61,7 +61,7 @@ class SelfJudgement:
     """
 
     suffix: tuple[int, ...]
-    true: tuple[int, ...]  # first tokens that count as yes
+    true: tuple[int, ...]  # first tokens that count as yes, the one that the question leads to first
     false: tuple[int, ...]  # and as no
 
     @classmethod
@@ -72,9 +72,10 @@ class SelfJudgement:
         def ids(text: str) -> list[int]:
             return list(tokenizer(text, add_special_tokens=False)["input_ids"])
 
-        suffix = ids(_after_answer(tokenizer) if chat and has_chat_template(model) else PLAIN_QUESTION)
+        asked = _after_answer(tokenizer) if chat and has_chat_template(model) else PLAIN_QUESTION
+        suffix, before = ids(asked), ("", " ") if asked[-1:].isspace() else (" ", "")
         true, false = (
-            tuple(dict.fromkeys(found[0] for found in (ids(word), ids(f" {word}")) if found))
+            tuple(dict.fromkeys(found[0] for space in before if (found := ids(f"{space}{word}"))))
             for word in ("True", "False")
         )
         distinct = bool(true) and bool(false) and not set(true) & set(false) and suffix
