@@ -52,7 +52,7 @@ class DetectionBenchmark:
     Examples:
         >>> found = pooled_benchmark({"first": uncertainty, "second": uncertainty})
         >>> found
-        <DetectionBenchmark SmolLM2-135M-Instruct: 37 scores on 2 question sets>
+        <DetectionBenchmark SmolLM2-135M-Instruct: 38 scores on 2 question sets>
         >>> found.frame().columns[:4].tolist()
         ['auroc', 'auroc_low', 'auroc_high', 'auprc']
     """
@@ -169,7 +169,7 @@ def pooled_benchmark(
     ]
     left_out = sorted({str(name) for one in datasets.values() for name in one[DETECTOR].values} - set(shared))
     each = [_numbers(one.sel({DETECTOR: shared})) for one in datasets.values()]
-    whole = xr.concat(each, dim=pd.Index(list(datasets), name=QUESTION_SET), combine_attrs="drop")
+    whole = xr.concat(each, dim=pd.Index(list(datasets), name=QUESTION_SET), combine_attrs="drop", join="outer")
     first = next(iter(datasets.values())).sel({DETECTOR: shared})
     whole = whole.assign_coords({name: first[name] for name in ("kind", "cost", "paper", "link")})
     whole = whole.assign(_pooled(whole)).assign_attrs(left_out=left_out)

@@ -9,8 +9,11 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from synthetic.origin import provenance
 from synthetic.uncertainty import planted_readings, uncertainty_dataset
 
+from headwise.analysis import pooled_benchmark
+from headwise.core.schema import check
 from headwise.scores import scores
 from headwise.scores.hidden_states import contrast_consistent, contrast_loss
+from headwise.studies.registry import dataset_spec
 from headwise.studies.uncertainty.figure import LENGTH, LOGPROB_MIN, best_by_cost, figure, relative_seconds
 from headwise.studies.uncertainty.finalize import MIN_PER_GROUP, computed, finalize
 from headwise.studies.uncertainty.spec import UncertaintyOptions
@@ -215,3 +218,14 @@ def test_figures_have_the_numbers():
     curves = {curve.key: curve for curve in figure(table, curves=True).panel("risk").curves}
     for name in best_by_cost(table).values():
         np.testing.assert_allclose(curves[name].y, table["risk"].sel(detector=name), rtol=1e-6)
+
+
+def test_datasets_of_version_1_can_still_be_shown_next_to_new_ones():
+    new = uncertainty_dataset()
+    old = new.drop_sel(detector="CCS", cost_class="contrast pair")
+    old.attrs["provenance"] = old.attrs["provenance"].replace('"study_version": 2', '"study_version": 1')
+    check(old, dataset_spec("uncertainty").schema)
+    assert describe(old).short() and figure(old, curves=True).panels
+    both = pooled_benchmark({"old": old, "new": new})
+    assert both.table.attrs["left_out"] == ["CCS"]
+    assert both.frame("old")["seconds_ratio"].equals(both.frame("new")["seconds_ratio"])

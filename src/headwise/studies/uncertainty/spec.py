@@ -156,6 +156,7 @@ UNCERTAINTY = DatasetSpec(
         FigureVariant("curves", "Risk and cost", {"curves": True}),
     ),
     words="words:describe",
+    readable_since=1,  # CCS is then missing
     claims=(
         Claim(
             "semantic entropy of samples tells more about errors than the smallest log-probability",
