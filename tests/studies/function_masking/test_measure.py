@@ -16,9 +16,9 @@ from headwise.instruments import HeadOutputs
 from headwise.seam import observe
 from headwise.studies.decoding import POSITIONS
 from headwise.studies.function_masking.measure import RankedHeads, prepare
-from headwise.studies.function_masking.prompter import Prompter
 from headwise.studies.function_masking.spec import FunctionMaskingOptions
 from headwise.studies.inputs import StudyInputs
+from headwise.studies.prompter import Prompter
 from headwise.studies.registry import dataset_spec
 
 OPTIONS = FunctionMaskingOptions(

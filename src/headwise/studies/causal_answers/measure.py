@@ -50,17 +50,18 @@ from headwise.instruments.spectrum import TOP_K
 from headwise.interventions import Replace
 from headwise.model import Model
 from headwise.seam import LayerOutputs, Structure, observe, resumed
+from headwise.studies.answers.endings import ending
 from headwise.studies.answers.measure import answered_questions
 from headwise.studies.causal.ablating import Ablations
 from headwise.studies.causal_answers.detectors import Detectors, balanced, weights_of
 from headwise.studies.causal_answers.finalize import BOTH, CONTROL, INTACT, Ablated, finalize
 from headwise.studies.causal_answers.spec import REASONS, SPEC, CausalAnswersOptions
 from headwise.studies.decoding import PrefixCachedDecoder, common_prefix_length
-from headwise.studies.function_masking.prompter import HeadChange, Prompter
 from headwise.studies.inputs import StudyInputs, require_loaded
 from headwise.studies.matched_heads import Head, matched_sets
 from headwise.studies.passes import Batch, batches
 from headwise.studies.probing.positions import best_layer, exact_spans, parse_ids
+from headwise.studies.prompter import HeadChange, Prompter
 from headwise.studies.question_controls import question_controls
 from headwise.studies.run import StudyRun, study_provenance
 
@@ -203,7 +204,7 @@ class AblatedAnswering:
         decoder = PrefixCachedDecoder(
             self._model, prefix, longest=longest, where=self._options.where, batch=self._options.batch
         )
-        return Prompter(self._model, decoder, self.limit, numeric=self.numeric)
+        return Prompter(self._model, decoder, self.limit, ending(self._model, numeric=self.numeric))
 
     def labels(self, some: Sequence[Ablated]) -> NDArray[np.object_]:
         """(ablation, question): correct, wrong or refused."""

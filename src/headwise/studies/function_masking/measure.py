@@ -45,10 +45,10 @@ from headwise.engines import Shard
 from headwise.model import Model
 from headwise.studies.decoding import PrefixCachedDecoder, common_prefix_length
 from headwise.studies.function_masking.finalize import finalize
-from headwise.studies.function_masking.prompter import HeadChange, Prompter
 from headwise.studies.function_masking.spec import SPEC, FunctionMaskingOptions
 from headwise.studies.inputs import StudyInputs, origin_of, require_loaded
 from headwise.studies.matched_heads import Head, matched_sets
+from headwise.studies.prompter import HeadChange, Prompter
 from headwise.studies.run import StudyRun, study_provenance
 
 Condition = tuple[str, int, int]  # kind, number of heads (or index of the amount), draw or other function

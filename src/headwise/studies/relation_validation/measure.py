@@ -186,10 +186,10 @@ class RelationValidation:
         if one.relation.name not in self.ranked:
             return 0, 0, None
         task = task_of(self.model, one, shots=options.shots, count=options.tried, seed=options.seed)
-        right = np.flatnonzero(LastToken(self.structure, task).right()).tolist() if len(task) else []
+        right = np.flatnonzero(LastToken(self.model, task).right([()])[0]).tolist() if len(task) else []
         if len(right) < options.least_solved:
             return len(task), len(right), None
-        return len(task), len(right), LastToken(self.structure, task.only(right[: options.solved]))
+        return len(task), len(right), LastToken(self.model, task.only(right[: options.solved]))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ A task is a relation's first template with a few worked examples in front:
 All prompts of a task have the same length and the same beginning, and every source is one token. A head is removed by setting
 its output to 0 at the last token of the prompt, where the answer is made. Earlier tokens do not change, so everything before
 the last token is run once and cached (the worked examples once for all prompts); then only the last token is run, once for
-every set of heads. A model without such a cache runs the whole prompts each time, with the same result.
+every set of heads, many sets in one batch (`studies.prompter`).
 
 For one task, at each number n of heads:
 
@@ -24,12 +24,10 @@ Only heads with a score above 0 are removed. Cost: one token per prompt and set 
 
 from __future__ import annotations
 
-import copy
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -37,9 +35,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headwise.corpora import SLOT, SingleTokenPairs
-from headwise.interventions.heads import ScaleHeads
 from headwise.model import Model
-from headwise.seam import Structure, observe
+from headwise.studies.decoding import Ids, PrefixCachedDecoder
+from headwise.studies.prompter import HeadChange, Prompter
+
+ROWS = 256  # sets of heads x prompts per batch
 
 GENERIC_TEMPLATES = (
     f"The word {SLOT} goes with the word",
@@ -97,43 +97,29 @@ Floats = NDArray[np.float32]
 
 
 class LastToken:
-    """A task's prompts, run up to their last token, which is run once per set of heads."""
+    """A task's prompts, read up to their last token, which is run once per set of heads."""
 
-    def __init__(self, structure: Structure, task: FewShotTask):
-        self.structure, self.task = structure, task
-        self.ids = task.ids.to(structure.device)
-        self.cache = self._run_before()
+    def __init__(self, model: Model, task: FewShotTask):
+        self.task = task
+        self.prompts: list[Ids] = [tuple(row) for row in task.ids.tolist()]
+        prefix, longest = self.prompts[0][: task.shared], task.ids.shape[1] + 1
+        decoder = PrefixCachedDecoder(model, prefix, longest=longest, batch=ROWS)
+        self.prompter = Prompter(model, decoder, 1, ends=lambda so_far, token: False)
+        self.shape = (model.card.layers, model.card.heads)
 
-    @torch.no_grad()
-    def right(self, heads: Sequence[Head] = ()) -> NDArray[np.bool_]:
-        """Which prompts the model completes with a correct token, without these heads."""
-        if not heads:
-            top = self._top()
-        else:
-            with observe(self.structure, ScaleHeads(heads, 0.0, "last")):
-                top = self._top()
-        return np.array([token in right for token, right in zip(top.tolist(), self.task.answers, strict=True)])
+    def right(self, sets: Sequence[Sequence[Head]]) -> NDArray[np.bool_]:
+        """(set, prompt): does the model complete the prompt with a correct token, without the heads of this set?"""
+        changes = [self._without(heads) for heads in sets]
+        trials = [(prompt, change) for change in changes for prompt in range(len(self.task))]
+        found = self.prompter.tokens(self.prompts, trials, f"{self.task.relation}, heads ablated")
+        right = [ids[0] in self.task.answers[prompt] for (prompt, _), ids in zip(trials, found, strict=True)]
+        return np.array(right, dtype=bool).reshape(len(sets), len(self.task))
 
-    def _top(self) -> Tensor:
-        hf: Any = self.structure.hf
-        if self.cache is None:
-            return hf(input_ids=self.ids, use_cache=False).logits[:, -1].argmax(-1)
-        cache = copy.deepcopy(self.cache)  # running a token adds it to the cache
-        return hf(input_ids=self.ids[:, -1:], past_key_values=cache, use_cache=True).logits[:, -1].argmax(-1)
-
-    @torch.no_grad()
-    def _run_before(self) -> Any | None:
-        """The KV cache of all but the last token; None where the model has none that can be repeated over prompts."""
-        shared, decoder = self.task.shared, self.structure.decoder
-        if not shared:
-            return None
-        cache: Any = getattr(decoder(input_ids=self.ids[:1, :shared], use_cache=True), "past_key_values", None)
-        if not hasattr(cache, "batch_repeat_interleave"):
-            return None
-        cache.batch_repeat_interleave(len(self.ids))
-        if shared < self.ids.shape[1] - 1:
-            decoder(input_ids=self.ids[:, shared:-1], past_key_values=cache, use_cache=True)
-        return cache
+    def _without(self, heads: Sequence[Head]) -> HeadChange:
+        factor = torch.ones(self.shape)
+        for layer, head in heads:
+            factor[layer, head] = 0
+        return HeadChange(factor)
 
 
 @dataclass(frozen=True)
@@ -172,19 +158,18 @@ def remove(
     shuffled = [[others[index] for index in rng.permutation(len(others))] for _ in range(draws)]
     drawn = [_matched_by_layer(taken, heads) for heads in shuffled] if same_layers else shuffled
 
-    def curve(heads: Sequence[Head], steps_of: Sequence[int]) -> Floats:
-        found = np.full((prompts, len(steps)), np.nan, dtype=np.float32)
-        for column, step in enumerate(steps):
-            if step in steps_of and step <= len(heads):
-                found[:, column] = run.right(heads[:step])
-        return found
-
-    blank = np.full((prompts, len(steps)), np.nan, dtype=np.float32)
-    return RemovalOutcomes(
-        curve(own, reach),
-        np.stack([curve(heads, reach) for heads in drawn]),
-        np.stack([blank if other == name else curve(heads, steps) for other, heads in ranked.items()]),
-    )
+    curves: list[tuple[Sequence[Head], Sequence[int]]] = [(own, reach), *((heads, reach) for heads in drawn)]
+    curves += [([] if other == name else heads, steps) for other, heads in ranked.items()]
+    cells = [
+        (row, column, heads[:step])
+        for row, (heads, steps_of) in enumerate(curves)
+        for column, step in enumerate(steps)
+        if step in steps_of and step <= len(heads)
+    ]
+    found = np.full((len(curves), prompts, len(steps)), np.nan, dtype=np.float32)
+    for (row, column, _), right in zip(cells, run.right([heads for _, _, heads in cells]), strict=True):
+        found[row, :, column] = right
+    return RemovalOutcomes(found[0], found[1 : draws + 1], found[draws + 1 :])
 
 
 def _matched_by_layer(to_match: Sequence[Head], heads: Sequence[Head]) -> list[Head]:

@@ -15,7 +15,7 @@ its answers per condition.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import NamedTuple
@@ -34,6 +34,7 @@ from headwise.studies.answers.endings import ending, text_of
 from headwise.studies.decoding import Ids, PrefixCachedDecoder, common_prefix_length
 
 Row = tuple[int, int]  # condition, question
+Ends = Callable[[Ids, int], bool]
 
 
 class HeadChange(NamedTuple):
@@ -50,13 +51,13 @@ class Prompter:
         model: the model.
         decoder: of this model; `where` it acts is where heads are changed.
         limit: maximum number of tokens in an answer.
-        numeric: whether answers are worked out in several sentences.
+        ends: ``ends(so_far, token)``, whether `token` ends the answer; None: the end of a sentence.
     """
 
-    def __init__(self, model: Model, decoder: PrefixCachedDecoder, limit: int, *, numeric: bool = False):
+    def __init__(self, model: Model, decoder: PrefixCachedDecoder, limit: int, ends: Ends | None = None):
         self.model, self.decoder, self.limit = model, decoder, limit
         self.structure = Structure(model)
-        self.ends = ending(model, numeric=numeric)
+        self.ends = ends or ending(model, numeric=False)
 
     def answer(self, steps: Sequence[Step], trials: Sequence[tuple[int, HeadChange]], what: str) -> NDArray[np.bool_]:
         """(trial,): whether the step is answered correctly; a trial is the index of a step, and a change.
@@ -68,16 +69,21 @@ class Prompter:
         return np.array(right, dtype=bool)
 
     def texts(self, prompts: Sequence[Ids], trials: Sequence[tuple[int, HeadChange]], what: str) -> list[str]:
+        """The answer of every trial, as text."""
+        return [text_of(self.model, ids) for ids in self.tokens(prompts, trials, what)]
+
+    def tokens(self, prompts: Sequence[Ids], trials: Sequence[tuple[int, HeadChange]], what: str) -> list[Ids]:
         """The answer of every trial: the index of a prompt, and a change."""
-        found, done = [""] * len(trials), 0
+        found: list[Ids] = [()] * len(trials)
+        done = 0
         for batch in self._batches([len(prompts[index]) for index, _ in trials], [index for index, _ in trials]):
             report(what, done, len(trials))
             done += len(batch)
             asked = list(dict.fromkeys(trials[trial][0] for trial in batch))
             pick = [asked.index(trials[trial][0]) for trial in batch]
-            texts = self._generate([prompts[index] for index in asked], pick, [trials[trial][1] for trial in batch])
-            for trial, text in zip(batch, texts, strict=True):
-                found[trial] = text
+            answers = self._generate([prompts[index] for index in asked], pick, [trials[trial][1] for trial in batch])
+            for trial, answer in zip(batch, answers, strict=True):
+                found[trial] = answer
             self.decoder.clear()
         return found
 
@@ -109,7 +115,7 @@ class Prompter:
             self.decoder.clear()
         return found
 
-    def _generate(self, prompts: Sequence[Ids], pick: Sequence[int], changes: Sequence[HeadChange]) -> list[str]:
+    def _generate(self, prompts: Sequence[Ids], pick: Sequence[int], changes: Sequence[HeadChange]) -> list[Ids]:
         """The answers of one batch."""
         factor = torch.stack([change.factor for change in changes])
         shape = next((change.shift.shape for change in changes if change.shift is not None), None)
@@ -118,8 +124,7 @@ class Prompter:
             shift = torch.stack([torch.zeros(shape) if one.shift is None else one.shift for one in changes])
         self.decoder.prepare(prompts)  # before anything is changed
         with torch.no_grad(), observe(self.structure, PerExample(factor, shift, self.decoder.row_of_batch)):
-            replies = self.decoder.answer(prompts, self.limit, self.ends, pick)
-        return [text_of(self.model, reply.ids) for reply in replies]
+            return [reply.ids for reply in self.decoder.answer(prompts, self.limit, self.ends, pick)]
 
     def _answer_chain_rows(
         self, chains: Sequence[Sequence[Step]], changes: Sequence[HeadChange], rows: list[Row], found: list[NDArray]
@@ -140,8 +145,9 @@ class Prompter:
                 self.decoder.prefill(prefilled, start)
                 self.decoder.prepare(list(first), prefilled)
             pick = [list(first).index(prompts[row]) for row in going]
-            texts = self._generate(list(first), pick, [changes[condition] for condition, _ in going])
-            for row, text in zip(going, texts, strict=True):
+            answers = self._generate(list(first), pick, [changes[condition] for condition, _ in going])
+            for row, answer in zip(going, answers, strict=True):
+                text = text_of(self.model, answer)
                 found[row[1]][row[0], number] = answers_step(steps[row], text)
                 earlier[row] = (*earlier[row], (steps[row].subquestion, text))
             before = {row: stems[prompts[row]] for row in going}
