@@ -7,7 +7,8 @@ import pytest
 import xarray as xr
 from scipy import stats
 
-from headwise.stats import paired_changes, share_change, sign_test
+from headwise.stats import paired_changes, share_change
+from headwise.stats.paired_shares import sign_test
 from headwise.stats.rank_tests import MIN_PAIRS
 
 

@@ -32,8 +32,9 @@ from headwise.analysis.columns import Column, Columns
 from headwise.core.dims import COLUMN, CONDITION, DEPTH, EXAMPLE, HEAD, LAYER, head_name
 from headwise.core.errors import AtlasError
 from headwise.core.schema import INTERVAL_ENDS, Schema, Variable, annotate
-from headwise.stats import benjamini_hochberg, sign_test, spearman
+from headwise.stats import benjamini_hochberg, spearman
 from headwise.stats.intervals import HALF_WIDTH
+from headwise.stats.paired_shares import sign_test
 
 __all__ = ["change_error", "changes", "depths", "example_values", "ranked_heads", "spreads"]
 

@@ -27,7 +27,7 @@ from headwise.stats.intervals import (
     wilson_interval,
 )
 from headwise.stats.multiple_testing import benjamini_hochberg, combine_ranks
-from headwise.stats.paired_shares import ShareChange, share_change, sign_test
+from headwise.stats.paired_shares import ShareChange, share_change
 from headwise.stats.permutation import ShuffleTest, permutation_null, rank_p, shuffle_test
 from headwise.stats.power import minimum_detectable_auroc, minimum_detectable_gain, minimum_detectable_share
 from headwise.stats.rank_tests import mann_whitney_maps, paired_changes
@@ -43,6 +43,6 @@ __all__ = [
     "drift_test", "false_alarm_threshold", "friedman_nemenyi", "grouped_share_interval", "mann_whitney_maps",
     "mean_interval", "mean_of_intervals", "minimum_detectable_auroc", "minimum_detectable_gain",
     "minimum_detectable_share", "paired_changes", "permutation_null", "rank_p", "rank_vectors", "reliability",
-    "risk_coverage", "risk_threshold", "share_change", "shuffle_test", "sign_test", "spearman", "sum_of_means_half_width",
+    "risk_coverage", "risk_threshold", "share_change", "shuffle_test", "spearman", "sum_of_means_half_width",
     "t_half_width", "van_elteren_maps", "wilson_interval",
 ]  # fmt: skip
