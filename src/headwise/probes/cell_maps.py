@@ -38,7 +38,7 @@ from torch import Tensor
 from headwise.core.errors import DataError
 from headwise.probes.batched_logistic.cells import fit_cells
 from headwise.probes.crossvalidation import assign_folds
-from headwise.probes.one_step import OneStepProbes, device_auroc, device_auroc_within, rounded
+from headwise.probes.one_step import OneStepProbes, device_auroc, device_auroc_within, inner_auroc, rounded
 from headwise.stats import Auroc, auroc_by_fold, shuffle_test
 from headwise.stats.permutation import permuted_labels
 from headwise.stats.stratified import auroc_within, informative
@@ -145,21 +145,32 @@ def probe_cells(
     found = CellMap.empty(cells, rows, 0 if permuted is None else len(permuted), int(fold_of.max()) + 1)
     if strata is not None:
         found = found._replace(within=CellMap.empty(cells, rows, len(strata.permuted), int(strata.fold_of.max()) + 1))
-    measured = np.flatnonzero(torch.isfinite(features).all(dim=2).all(dim=1).cpu().numpy())
+    measured = np.flatnonzero([bool(torch.stack(cell.aminmax()).isfinite().all()) for cell in features])
     size = _BLOCK_BYTES["cuda" if features.is_cuda else "cpu"] // (4 * features[0].numel()) if len(measured) else 0
     for start in range(0, len(measured), max(1, size)):
         block = measured[start : start + max(1, size)]
         _probe_block(found, block, _cells(features, block), wrong, fold_of, permuted, strata)
-    if permuted is not None and len(measured):
+    if not len(measured):
+        return found
+    _fill_areas(found, measured, auroc_by_fold(found.score[measured].T, wrong, fold_of)[0])
+    if found.within is not None and strata is not None:
+        score = rounded(found.within.score[measured])
+        _fill_areas(found.within, measured, auroc_within(score.T, wrong, strata.of, inflation=strata.inflation))
+    if permuted is not None:
         found = found._replace(pairs=_calibration_pairs(features, found, measured, fold_of, permuted, parts))
     return found
 
 
 def _cells(features: Tensor, cells: Ints) -> Tensor:
-    """Some cells; a view where they lie next to each other."""
-    if cells[-1] - cells[0] == len(cells) - 1:
-        return features[cells[0] : cells[-1] + 1]
-    return features[torch.as_tensor(cells, device=features.device)]
+    """Some cells, in float32 at least; a view where they lie next to each other and are that already."""
+    together = cells[-1] - cells[0] == len(cells) - 1
+    index = slice(cells[0], cells[-1] + 1) if together else torch.as_tensor(cells, device=features.device)
+    some = features[index]
+    return some if some.dtype == torch.float64 else some.float()
+
+
+def _fill_areas(found: CellMap, cells: Ints, area: Auroc) -> None:
+    found.value[cells], found.low[cells], found.high[cells] = area.value, area.low, area.high
 
 
 def _probe_block(
@@ -175,9 +186,7 @@ def _probe_block(
     divisions = [fold_of] if strata is None else [fold_of, strata.fold_of]
     probes = None if permuted is None and strata is None else OneStepProbes(features, *divisions)
     gram = None if probes is None else probes.gram
-    found.score[cells] = score = fit_cells(features, wrong, fold_of, gram=gram).scores
-    area, _ = auroc_by_fold(score.T, wrong, fold_of)
-    found.value[cells], found.low[cells], found.high[cells] = area.value, area.low, area.high
+    found.score[cells] = fit_cells(features, wrong, fold_of, gram=gram).scores
     if probes is not None and permuted is not None:
         found.null[cells], found.inner[:, cells] = _one_step_aurocs(probes, wrong, permuted)
     if probes is not None and strata is not None and found.within is not None:
@@ -189,16 +198,10 @@ def _fill_within(found: CellMap, cells: Ints, probes: OneStepProbes, wrong: Labe
     labels = torch.as_tensor(wrong, device=probes.fold_of.device)
     sets = torch.as_tensor(np.vstack([wrong, strata.permuted]).T.copy(), device=labels.device)
     scores = probes.out_of_fold(sets, 1)
-    score = scores[..., 0].double().cpu().numpy()
-    area = auroc_within(rounded(score).T, wrong, strata.of, inflation=strata.inflation)
-    found.score[cells], found.value[cells] = score, area.value
-    found.low[cells], found.high[cells] = area.low, area.high
+    found.score[cells] = scores[..., 0].cpu().numpy()
     found.null[cells] = device_auroc_within(scores[..., 1:], sets[:, 1:], strata.of).cpu().numpy()
-    for fold, inside in enumerate(probes.inside(labels, 1)):
-        rows = strata.fold_of != fold
-        found.inner[fold, cells] = (
-            device_auroc_within(inside[:, rows, None], labels[rows, None], strata.of[rows])[:, 0].cpu().numpy()
-        )
+    fold_of = torch.as_tensor(strata.fold_of, device=labels.device)
+    found.inner[:, cells] = inner_auroc(probes.inside(labels, 1), labels, fold_of, strata.of).cpu().numpy()
 
 
 def _calibration_pairs(
@@ -218,11 +221,8 @@ def _one_step_aurocs(probes: OneStepProbes, wrong: Labels, permuted: Labels) -> 
     sets = torch.as_tensor(permuted.T.copy(), device=device)  # (row, shuffle)
     null = device_auroc(probes.out_of_fold(sets), sets, probes.fold_of)
     labels = torch.as_tensor(wrong, device=device)
-    inner = []
-    for fold, inside in enumerate(probes.inside(labels)):
-        others = [other for other in range(len(probes.divisions[0].rows)) if other != fold]
-        inner.append(device_auroc(inside[..., None], labels[:, None], probes.fold_of, others)[:, 0])
-    return null.cpu().numpy(), torch.stack(inner).cpu().numpy()
+    inner = inner_auroc(probes.inside(labels), labels, probes.fold_of)
+    return null.cpu().numpy(), inner.cpu().numpy()
 
 
 def concatenate(parts: list[CellMap]) -> CellMap:

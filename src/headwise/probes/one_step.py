@@ -22,9 +22,6 @@ as large as a vector and is a sum over rows. With φ = (√k z, 1) and the sums 
 
     score of F without F  =  φ_F · (G + I - G_F)^-1 (b - b_F)
 
-Two divisions into folds (those of a map, and those of whole strata) share one pass over the rows: every G_F is a sum of the
-matrices of rows that are in the same fold of both.
-
 Cost per cell: n³ + 2 n² d with n up to 2 d rows; n d² above, and two products n d x label sets. Runs on the device of its
 input, in float32 (float64 where the input is).
 """
@@ -40,7 +37,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headwise.probes.batched_logistic.problems import gram_matrix
+from headwise.probes.batched_logistic.problems import gram_matrix, solve_positive
 
 CURVATURE = 0.03  # of the logistic loss
 RESOLUTION = 1e-5  # of one-step scores, whose unit is one label; closer ones are equal
@@ -70,7 +67,7 @@ class OneStepProbes:
     def out_of_fold(self, labels: Tensor, division: int = 0) -> Tensor:
         """Scores (cell, row, label set) of every row by a probe that was fitted without its fold; labels (row, set)."""
         target, folds = self._target(labels), self.divisions[division]
-        scores = target.new_empty((self._form.cells, *labels.shape))
+        scores = target.new_empty((self._form.cells, *labels.T.shape)).mT  # sets apart: that is how they are ranked
         for part in self._form.left_out([(fold,) for fold in range(len(folds.rows))], target, folds):
             scores[:, part.rows] = part.scores
         return scores
@@ -149,10 +146,7 @@ class _Dual:
         for group in groups:
             rows = torch.cat([division.rows[fold] for fold in group])
             block = self._inverse[:, rows][:, :, rows]  # symmetric and positive: of an inverse that is
-            lower = torch.linalg.cholesky(
-                block
-            )  # MKL's LU, which `solve` takes, fails now and then with several threads
-            scores = target[rows] - torch.cholesky_solve(fitted[:, rows], lower)
+            scores = target[rows] - solve_positive(block, fitted[:, rows].mT.contiguous()).mT
             for fold, part in zip(
                 group, scores.split([len(division.rows[fold]) for fold in group], dim=1), strict=True
             ):
@@ -160,45 +154,30 @@ class _Dual:
 
 
 class _Normal:
-    """By the normal equations over columns. Rows in the same fold of every division lie next to each other: a block."""
+    """By the normal equations over columns."""
 
     def __init__(self, z: Tensor, divisions: Sequence[_Division]):
         self.cells, self.dtype, width = len(z), z.dtype, z.shape[2]
-        folds = np.stack([one.fold_of.cpu().numpy() for one in divisions], axis=1)  # (row, division)
-        codes, block_of = np.unique(folds, axis=0, return_inverse=True)
-        self._order = torch.as_tensor(np.argsort(block_of.ravel(), kind="stable"), device=z.device)
-        ends = np.cumsum(np.bincount(block_of.ravel())).tolist()
-        self._blocks = list(zip([0, *ends], ends, codes.tolist(), strict=False))
-        self._phi = z.new_ones(*z.shape[:2], width + 1)
-        self._phi[:, :, :width] = z[:, self._order]
-        self._phi[:, :, :width] *= CURVATURE**0.5
-        self._grams = [self._phi.new_zeros(len(one.rows), len(z), width + 1, width + 1) for one in divisions]
-        for start, stop, code in self._blocks:
-            gram = gram_matrix(self._phi[:, start:stop])
-            for grams, fold in zip(self._grams, code, strict=True):
-                grams[fold] += gram
-        self._whole = self._grams[0].sum(dim=0)
+        phi = z.new_ones(*z.shape[:2], width + 1)
+        torch.mul(z, CURVATURE**0.5, out=phi[:, :, :width])
+        self._phi = [[phi[:, rows] for rows in one.rows] for one in divisions]
+        self._grams = [[gram_matrix(own) for own in folds] for folds in self._phi]
+        self._whole = sum(self._grams[0][1:], self._grams[0][0])
         self.gram = self._whole[:, :width, :width] / CURVATURE
         self._whole.diagonal(dim1=1, dim2=2).add_(1.0)
 
     def left_out(self, groups: Sequence[tuple[int, ...]], target: Tensor, division: _Division) -> Iterator[_Scores]:
-        number, aims = division.number, target[self._order]
-        products = self._phi.new_zeros(len(division.rows), self.cells, self._phi.shape[2], target.shape[1])
-        for start, stop, code in self._blocks:
-            products[code[number]] += self._phi[:, start:stop].mT @ aims[start:stop]
-        everything = products.sum(dim=0)
-        weights = []
+        phi, grams = self._phi[division.number], self._grams[division.number]
+        products = torch.stack([target[rows].T @ own for rows, own in zip(division.rows, phi, strict=True)])
+        everything = products.sum(dim=0)  # (cell, set, column)
         for group in groups:
-            matrix, right = self._whole.clone(), everything.clone()
+            chosen = list(group)
+            matrix = self._whole - grams[chosen[0]]
+            for fold in chosen[1:]:
+                matrix -= grams[fold]
+            weights = solve_positive(matrix, everything - products[chosen].sum(dim=0))
             for fold in group:
-                matrix -= self._grams[number][fold]
-                right -= products[fold]
-            weights.append(torch.cholesky_solve(right, torch.linalg.cholesky(matrix)))
-        for start, stop, code in self._blocks:
-            own = [index for index, group in enumerate(groups) if code[number] in group]
-            scores = self._phi[:, start:stop] @ torch.cat([weights[index] for index in own], dim=2)
-            for index, part in zip(own, scores.split(target.shape[1], dim=2), strict=True):
-                yield _Scores(groups[index], code[number], self._order[start:stop], part)
+                yield _Scores(group, fold, division.rows[fold], (weights @ phi[fold].mT).mT)
 
 
 def standardise_rows(features: Tensor) -> Tensor:
@@ -239,11 +218,28 @@ def device_auroc_within(scores: Tensor, labels: Tensor, strata: Ints) -> Tensor:
     return won.sum(dim=-1) / pairs.sum(dim=-1)
 
 
+def inner_auroc(inside: Tensor, labels: Tensor, fold_of: Tensor, strata: Ints | None = None) -> Tensor:
+    """(fold, cell): AUROC of `OneStepProbes.inside` on the other folds; over the pairs of the same stratum where there are any.
+
+    Labels (row,); no fold divides a stratum.
+    """
+    part_of = fold_of if strata is None else torch.as_tensor(strata, device=fold_of.device)
+    won, pairs = _pairs(inside.nan_to_num()[..., None], labels[:, None], part_of)
+    parts = torch.unique(part_of, return_inverse=True)[1]
+    fold_of_part = fold_of.new_zeros(pairs.shape[1]).scatter_(0, parts, fold_of)
+    seen = fold_of_part != torch.arange(len(inside), device=fold_of.device)[:, None]  # (fold, part)
+    won = won[:, :, 0] * seen[:, None]
+    if strata is None:
+        return (won / pairs).sum(dim=-1) / seen.sum(dim=-1, keepdim=True)
+    return won.sum(dim=-1) / (pairs * seen).sum(dim=-1, keepdim=True)
+
+
 def _pairs(scores: Tensor, labels: Tensor, part_of: Tensor) -> tuple[Tensor, Tensor]:
     """Of each part of the rows, the pairs of a wrong and a right row in which the wrong one is higher, and all pairs.
 
     Ties count half; (..., set, part) and (set, part). One whole number is sorted for each row, made of its part, its score in
-    units of `RESOLUTION` and its label; a second order, with wrong rows first among equal ones, shares the ties.
+    units of `RESOLUTION` and its label; a second order, with wrong rows first among equal ones, shares the ties. The places of
+    the wrong rows give the pairs, as in the test of Mann and Whitney.
     """
     part_of = torch.unique(part_of, return_inverse=True)[1]
     ends = torch.bincount(part_of).cumsum(dim=0)
@@ -251,10 +247,13 @@ def _pairs(scores: Tensor, labels: Tensor, part_of: Tensor) -> tuple[Tensor, Ten
     units = units - units.amin()
     keys = (units + part_of * (units.amax() + 1)) * 2 + labels.mT
     above = _sorted(keys)
-    won = _won(above & 1, ends) + _won(_sorted(above ^ 1) & 1 ^ 1, ends)
-    wrong = _by_part(labels.mT.to(torch.int64).index_select(-1, part_of.argsort(stable=True)).cumsum(dim=-1), ends)
-    right = ends.diff(prepend=ends.new_zeros(1)) - wrong
-    return won.double() / 2, (wrong * right).double()
+    places = ((above & 1) + (_sorted(above ^ 1) & 1 ^ 1)) * torch.arange(len(part_of), device=keys.device)
+    wrong = _by_part(labels.mT.to(torch.int64).index_select(-1, part_of.argsort(stable=True)), ends)
+    sizes = ends.diff(prepend=ends.new_zeros(1))
+    won = _by_part(places, ends) - wrong * (
+        2 * (ends - sizes) + wrong - 1
+    )  # both orders, wrong rows below each other out
+    return won.double() / 2, (wrong * (sizes - wrong)).double()
 
 
 def _sorted(keys: Tensor) -> Tensor:
@@ -264,21 +263,9 @@ def _sorted(keys: Tensor) -> Tensor:
     return keys.sort(dim=-1).values
 
 
-def _won(wrong: Tensor, ends: Tensor) -> Tensor:
-    """(..., part): pairs of a wrong row and a right one below it; wrong (..., row) is 1 or 0 in rising order, part by part."""
-    right_below = (1 - wrong).cumsum(dim=-1)
-    before = _at_ends(right_below, ends)[..., :-1]
-    return _by_part((right_below * wrong).cumsum(dim=-1), ends) - before * _by_part(wrong.cumsum(dim=-1), ends)
-
-
-def _at_ends(running: Tensor, ends: Tensor) -> Tensor:
-    """(..., 1 + part): 0, then a running sum (..., row) at the end of each part."""
-    return torch.nn.functional.pad(running[..., ends - 1], (1, 0))
-
-
-def _by_part(running: Tensor, ends: Tensor) -> Tensor:
-    """(..., part): the sums of each part from a running sum."""
-    return _at_ends(running, ends).diff(dim=-1)
+def _by_part(values: Tensor, ends: Tensor) -> Tensor:
+    """(..., part): the sums of values (..., row) over each part."""
+    return torch.nn.functional.pad(values.cumsum(dim=-1)[..., ends - 1], (1, 0)).diff(dim=-1)
 
 
 def rounded(scores: Any) -> Any:

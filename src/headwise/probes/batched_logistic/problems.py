@@ -29,11 +29,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from headwise.core.errors import DataError
+from headwise.stats.blas import single_threaded_blas
 from headwise.stats.validation import Labels
 
 BALANCED = "balanced"
@@ -101,14 +103,34 @@ def _averaging(subsets: Tensor, dtype: torch.dtype) -> Tensor:
     return subsets.to(dtype) / subsets.sum(dim=1, keepdim=True)
 
 
+@single_threaded_blas
 def gram_matrix(x: Tensor) -> Tensor:
-    """X'X of every cell, (cell, row, column) -> (cell, column, column): a quarter of the columns at a time."""
-    width = x.shape[2]
-    found = x.new_empty(len(x), width, width)
-    for start in range(0, width, step := max(64, -(-width // 4))):
-        stop = min(start + step, width)
-        found[:, start:stop, start:] = x[:, :, start:stop].mT @ x[:, :, start:]
-        found[:, stop:, start:stop] = found[:, start:stop, stop:].mT
+    """X'X of every cell, (cell, row, column) -> (cell, column, column); on a CPU one triangle, and the other copied."""
+    if x.device.type != "cpu":
+        return x.mT @ x
+    (syrk,) = scipy.linalg.get_blas_funcs(("syrk",), dtype=x.numpy().dtype)
+    halves = np.stack([syrk(1.0, cell.T, lower=1) for cell in x.numpy()])
+    found = torch.from_numpy(halves)
+    diagonal = found.diagonal(dim1=1, dim2=2).clone()
+    found = found + found.mT
+    found.diagonal(dim1=1, dim2=2).copy_(diagonal)
+    return found
+
+
+@single_threaded_blas
+def solve_positive(matrices: Tensor, right: Tensor) -> Tensor:
+    """The solutions w of A w = r for symmetric positive A (cell, a, a), which may be overwritten, and r (cell, set, a).
+
+    On a CPU by the LAPACK of scipy, in place: torch's copies, and takes twice as long.
+    """
+    if matrices.device.type != "cpu":
+        return torch.cholesky_solve(right.mT, torch.linalg.cholesky(matrices)).mT
+    (posv,) = scipy.linalg.get_lapack_funcs(("posv",), dtype=matrices.numpy().dtype)
+    found = right.clone()
+    for matrix, own in zip(matrices.numpy(), found.numpy(), strict=True):
+        _, _, info = posv(matrix.T, own.T, lower=1, overwrite_a=1, overwrite_b=1)
+        if info:
+            raise torch.linalg.LinAlgError(f"a matrix that has to be positive is not, from its row {info} on")
     return found
 
 

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -63,7 +63,7 @@ class ShardReader:
     device: torch.device
 
     def read(self, name: str, *index: int | slice) -> Tensor:
-        """(cell, row, width) in float32 on the device, from (row, ..., cell, width) of every shard; several layers in order."""
+        """(cell, row, width) as it is stored, on the device, from (row, ..., cell, width) of every shard; layers in order."""
         arrays = [shard[name].variable[(slice(None), *index)] for shard in self.shards]
         width, ends = arrays[0].shape[-1], np.cumsum([0, *(len(array) for array in arrays)]).tolist()
         cells = arrays[0][0].size // width
@@ -79,7 +79,7 @@ class ShardReader:
         else:
             with ThreadPoolExecutor(_READERS) as pool:
                 list(pool.map(copy, range(len(arrays))))
-        return torch.from_numpy(found).to(self.device).float()
+        return torch.from_numpy(found).to(self.device)
 
     def groups(self, name: str) -> list[slice]:
         """Layers that are worked on together: one per worker on a CPU, as many as its memory holds on a GPU."""
@@ -163,13 +163,14 @@ def fit_probes(
 
 
 @single_threaded_blas
-def _paper_protocol(layer: NDArray[np.float32], wrong: Labels) -> Floats:
-    """(token,) AUROC on the held-out fifth, from (token, row, width)."""
+def _paper_protocol(layer: NDArray[Any], wrong: Labels) -> Floats:
+    """(token,) AUROC on the held-out fifth, from (token, row, width); one token at a time in float32."""
     train, test = train_test_split(np.arange(len(wrong)), test_size=0.2, random_state=0)
     found = np.full(len(layer), np.nan)
     if len(set(wrong[train])) < 2 or len(set(wrong[test])) < 2:
         return found  # no AUROC with one class
     for token, values in enumerate(layer):
+        values = values.astype(np.float32)
         if not np.isfinite(values).all():
             continue
         with warnings.catch_warnings():

@@ -51,10 +51,11 @@ class TransferPlan(NamedTuple):
     """Which probes are fitted on which rows. Made by `TransferPlan.of`."""
 
     wrong: Labels
-    seed: int
     group_of: NDArray[np.str_]
     names: list[str]
     fits: list[_TransferFit]
+    fold_of: list[NDArray[np.int64]]
+    """(training row,): the folds inside each set of training rows, in the order of `trains`"""
 
     @classmethod
     def of(
@@ -78,26 +79,26 @@ class TransferPlan(NamedTuple):
                     fits += _inside(name, wrong, test, seed)
                 elif _rarer_class(wrong, train) >= MIN_PER_CLASS_IN_GROUP:
                     fits.append(_TransferFit((other, name, -1), train, test))
-        return cls(wrong, seed, group_of, names, fits)
+        inside = [_folds_inside(wrong, train, seed) for train in _trains(fits)]
+        return cls(wrong, group_of, names, fits, inside)
 
     @property
     def trains(self) -> list[Labels]:
         """The different sets of training rows."""
-        return list({one.train.tobytes(): one.train for one in self.fits}.values())
+        return _trains(self.fits)
 
     def areas(self, layers: Tensor) -> Floats:
         """(training rows, layer): AUROC of one-step probes inside them, at layers (layer, row, width); -inf: not measured."""
         trains = self.trains
         found = np.full((len(trains), len(layers)), -np.inf)
-        measured = torch.isfinite(layers).all(dim=2).all(dim=1)
+        measured = torch.stack([torch.stack(one.aminmax()).isfinite().all() for one in layers])
         if not bool(measured.any()):
             return found
         some = layers[measured]
-        for index, train in enumerate(trains):
+        for index, (train, fold_of) in enumerate(zip(trains, self.fold_of, strict=True)):
             own = torch.as_tensor(np.flatnonzero(train), device=layers.device)
-            folds = min(FOLDS, _rarer_class(self.wrong, train))
             labels = torch.as_tensor(self.wrong[train], device=layers.device)[:, None]
-            step = OneStepProbes(some[:, own], assign_folds(self.wrong[train], folds=folds, seed=self.seed))
+            step = OneStepProbes(some[:, own], fold_of)
             area = device_auroc(step.out_of_fold(labels), labels, step.fold_of)[:, 0]
             found[index, measured.cpu().numpy()] = area.cpu().numpy()
         return found
@@ -148,10 +149,18 @@ def _rarer_class(wrong: Labels, rows: Labels) -> int:
     return int(min((wrong & rows).sum(), (~wrong & rows).sum()))
 
 
+def _trains(fits: list[_TransferFit]) -> list[Labels]:
+    return list({one.train.tobytes(): one.train for one in fits}.values())
+
+
+def _folds_inside(wrong: Labels, rows: Labels, seed: int) -> NDArray[np.int64]:
+    """The fold of each of these rows."""
+    return assign_folds(wrong[rows], folds=min(FOLDS, _rarer_class(wrong, rows)), seed=seed)
+
+
 def _inside(name: str, wrong: Labels, rows: Labels, seed: int) -> list[_TransferFit]:
     """The folds inside a group."""
-    indices = np.flatnonzero(rows)
-    fold_of = assign_folds(wrong[indices], folds=min(FOLDS, _rarer_class(wrong, rows)), seed=seed)
+    indices, fold_of = np.flatnonzero(rows), _folds_inside(wrong, rows, seed)
     found = []
     for fold in np.unique(fold_of).tolist():
         train, test = np.zeros(len(wrong), dtype=bool), np.zeros(len(wrong), dtype=bool)
@@ -166,7 +175,7 @@ def _scores(plan: TransferPlan, chosen: NDArray[np.int64], layer: Callable[[int]
     found = np.empty(trains.shape)
     for number in np.unique(chosen).tolist():
         own = np.flatnonzero(chosen == number)
-        features = layer(number)[None]
+        features = layer(number)[None].float()
         points = make_points(features, torch.as_tensor(trains[own], device=features.device), standardise=True)
         optimum = minimise(points, make_problems(plan.wrong[None], trains[own], None, features.device))
         margins = optimum.weights[0] @ points.x[0].T + optimum.intercepts[0, :, None]
