@@ -66,14 +66,20 @@ def test_nested_choices_share_products_and_give_the_same_points(request, limits)
         request.getfixturevalue("small_limits")
     table, _ = answers(200, 12 * 40)
     features = as_named(table.reshape(200, 4, 3, 40), ("example", "layer", "head", "rank"))
-    for k, points in choice_points(features, "heads", [5, 20, 40]):
-        alone = project(features.values[..., :k].reshape(200, -1)).points
-        assert points @ points.T == pytest.approx(alone @ alone.T, abs=2e-5)
+    for k, grown in choice_points(features, "heads", [5, 20, 40]):
+        points = features.values[..., :k].reshape(200, -1)
+        alone = project(points).points
+        assert grown.points @ grown.points.T == pytest.approx(alone @ alone.T, abs=2e-5)
+        weights = np.random.default_rng(0).standard_normal(grown.points.shape[1])
+        by_features = (points - grown.mean) @ grown.to_features(weights)
+        assert by_features == pytest.approx(grown.points @ weights, rel=1e-3, abs=1e-3 * np.abs(by_features).max())
 
 
 def test_a_narrow_table_is_only_shifted():
     table, _ = answers(300, 40)
-    assert growing_points([table[:, :10], table[:, 10:]])[1] == pytest.approx(table - table.mean(axis=0), abs=1e-6)
+    assert growing_points([table[:, :10], table[:, 10:]])[1].points == pytest.approx(
+        table - table.mean(axis=0), abs=1e-6
+    )
 
 
 def test_a_forked_worker_does_not_touch_the_gpu(monkeypatch):

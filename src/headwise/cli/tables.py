@@ -43,6 +43,8 @@ def fitting_columns(frame: pd.DataFrame, first: Sequence[str] = (), preferred: S
     room = shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns - _width("head", frame.index)
     fitting: list[str] = []
     for name in dict.fromkeys([*first, *preferred, *_round_robin(frame)]):
+        if fitting and len(name) + GAP > room:
+            continue  # whatever its values
         width = _width(name, frame[name])
         if width <= room or not fitting:
             fitting.append(name)

@@ -34,6 +34,10 @@ class Narrative(Generic[Read]):
     anomalies: Part[Read] | None = None  # what breaks the pattern, by a stated rule
     interpretation: Part[Read] | None = None  # a hedged reading, from computed facts only
 
+    def short(self, dataset: xr.Dataset) -> str:
+        """The headline alone."""
+        return self.headline(Writer(""), self.read(dataset)) or self(dataset).short()
+
     def __call__(self, dataset: xr.Dataset) -> Description:
         """Describe a Dataset."""
         read = self.read(dataset)

@@ -14,6 +14,7 @@ import math
 import zlib
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -130,21 +131,28 @@ def to_jsonable(value: Any) -> Any:
     >>> to_jsonable({"a": np.float32(0.25), "b": float("nan"), "c": (1, True)})
     {'a': 0.25, 'b': None, 'c': [1, True]}
     """
-    if value is None or type(value) in (str, int, bool):
+    kind = type(value)
+    if value is None or kind in (str, int, bool):
         return value
-    if is_dataclass(value) and not isinstance(value, type):
-        return {each.name: to_jsonable(getattr(value, each.name)) for each in fields(value)}
-    if isinstance(value, np.ndarray):
-        return _pixels(value) if value.dtype == np.uint8 else to_jsonable(value.tolist())
+    if isinstance(value, float):  # and of numpy
+        return float(f"{value:.{JSON_DIGITS}g}") if math.isfinite(value) else None
+    if kind is tuple or kind is list:
+        return [to_jsonable(each) for each in value]
     if isinstance(value, Mapping):
         return {str(key): to_jsonable(each) for key, each in value.items()}
+    if names := _field_names(kind):
+        return {name: to_jsonable(getattr(value, name)) for name in names}
+    if isinstance(value, np.ndarray):
+        return _pixels(value) if value.dtype == np.uint8 else to_jsonable(value.tolist())
     if isinstance(value, tuple | list):
         return [to_jsonable(each) for each in value]
-    if isinstance(value, np.generic):
-        return to_jsonable(value.item())
-    if isinstance(value, float):
-        return float(f"{value:.{JSON_DIGITS}g}") if math.isfinite(value) else None
-    return value
+    return to_jsonable(value.item()) if isinstance(value, np.generic) else value
+
+
+@cache
+def _field_names(kind: type) -> tuple[str, ...]:
+    """Of a dataclass; none of any other class."""
+    return tuple(each.name for each in fields(kind)) if is_dataclass(kind) else ()
 
 
 def _pixels(levels: np.ndarray) -> dict[str, Any]:

@@ -28,6 +28,7 @@ Cost: folds x candidates x (inner + 1) fits; candidates are fitted in parallel, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -37,13 +38,16 @@ from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, train
 from headwise.core.errors import DataError
 from headwise.probes.batched_logistic.parallel_map import parallel_map
 from headwise.probes.linear import COMPONENTS, CPU, fit_linear, fit_subsets, fit_within, pca_drops
+from headwise.probes.projection import Projection
 from headwise.stats import Auroc, auroc, auroc_by_fold
 from headwise.stats.validation import Labels
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Candidates = Iterable[tuple[int, Floats | Callable[[], Floats]]]
-"""names and their points (example, coordinate), or what computes them"""
+Candidate = Floats | Projection | Callable[[], Floats | Projection]
+"""points (example, coordinate), a projection, or what computes one of them"""
+Candidates = Iterable[tuple[int, Candidate]]
+"""by their names"""
 Done = Callable[[], object]
 """called after each piece of work, for progress"""
 
@@ -63,6 +67,8 @@ class CrossValidated(NamedTuple):
     """logistic regressions that were fitted"""
     unconverged: int = 0
     """of them, those that reached the solver's last step first"""
+    paper: Mapping[int, Auroc] = MappingProxyType({})
+    """candidate -> its `paper_area`, where that was asked for"""
 
 
 def assign_folds(labels: Labels, *, folds: int = 5, seed: int = 0, groups: Ints | None = None) -> Ints:
@@ -131,24 +137,31 @@ def cross_validate(
     seed: int = 0,
     groups: Ints | None = None,
     components: int | None = COMPONENTS,
+    published: bool = False,
     done: Done = lambda: None,
 ) -> CrossValidated:
-    """Evaluate a detector of which one candidate (a name and its points) is chosen inside the training folds."""
+    """Evaluate a detector of which one candidate (a name and its points) is chosen inside the training folds.
+
+    ``published``: by the paper's protocol as well, while the points of a candidate are there.
+    """
     folds = np.unique(fold_of)
     trains = fold_of != folds[:, None]  # (fold, example)
     inner_fold_of = [
         inner_folds(labels, train, inner=inner, seed=seed + 1 + int(fold), groups=groups)
         for fold, train in zip(folds, trains, strict=True)
     ]
+
+    def evaluated(item: tuple[int, Candidate]) -> tuple[tuple[Floats, Floats, int], Auroc | None]:
+        points = points_of(item[1])
+        area = paper_area(points, labels, seed) if published else None
+        return _nested_scores(points, labels, trains, inner_fold_of, components), area
+
     candidate_list = list(candidates)
-    found = parallel_map(
-        lambda item: _nested_scores(points_of(item[1]), labels, trains, inner_fold_of, components),
-        candidate_list,
-        CPU,
-        done,
-    )
-    outer_scores = {name: outer for (name, _), (outer, _, _) in zip(candidate_list, found, strict=True)}
-    inner_scores = {name: inner for (name, _), (_, inner, _) in zip(candidate_list, found, strict=True)}
+    names = [name for name, _ in candidate_list]
+    found = parallel_map(evaluated, candidate_list, CPU, done)
+    outer_scores = {name: outer for name, ((outer, _, _), _) in zip(names, found, strict=True)}
+    inner_scores = {name: inner for name, ((_, inner, _), _) in zip(names, found, strict=True)}
+    paper = {name: area for name, (_, area) in zip(names, found, strict=True) if area is not None}
     score = np.empty(len(labels))
     inner_score = np.empty((len(folds), len(labels)))
     chosen = []
@@ -159,12 +172,14 @@ def cross_validate(
         score[~train] = outer_scores[best][~train]
         inner_score[index] = inner_scores[best][index]
     fits = len(candidate_list) * sum(1 + len(np.unique(own)) for own in inner_fold_of)
-    return CrossValidated(score, inner_score, chosen, outer_scores, fits, sum(failed for _, _, failed in found))
+    failures = sum(failed for (_, _, failed), _ in found)
+    return CrossValidated(score, inner_score, chosen, outer_scores, fits, failures, paper)
 
 
-def points_of(given: Floats | Callable[[], Floats]) -> Floats:
+def points_of(given: Candidate) -> Floats:
     """The points of a candidate."""
-    return given() if callable(given) else given
+    found = given() if callable(given) else given
+    return found.points if isinstance(found, Projection) else found
 
 
 def _nested_scores(
@@ -226,18 +241,14 @@ class PaperResult(NamedTuple):
     """candidate -> test AUROC"""
 
 
-def paper_protocol(candidates: Candidates, labels: Labels, *, seed: int = 0, done: Done = lambda: None) -> PaperResult:
-    """One 80/20 split, the candidate (a name and its points) chosen on the test set, as published."""
-    train, test = train_test_split(np.arange(len(labels)), test_size=0.2, stratify=labels, random_state=seed)
-
-    def area(item: tuple[int, Floats | Callable[[], Floats]]) -> Auroc:
-        points = points_of(item[1])
-        return auroc(fit_linear(points[train], labels[train])(points[test]), labels[test])
-
-    candidate_list = list(candidates)
-    areas = parallel_map(area, candidate_list, CPU, done)
-    found = {name: each for (name, _), each in zip(candidate_list, areas, strict=True)}
-    best = max(found, key=lambda name: float(found[name].value))
-    chosen = found[best]
-    per_candidate = {name: float(one.value) for name, one in found.items()}
+def paper_protocol(areas: Mapping[int, Auroc]) -> PaperResult:
+    """The candidate whose `paper_area` is largest, chosen on the test set, as published."""
+    best = max(areas, key=lambda name: float(areas[name].value))
+    chosen, per_candidate = areas[best], {name: float(one.value) for name, one in areas.items()}
     return PaperResult(float(chosen.value), float(chosen.low), float(chosen.high), best, per_candidate)
+
+
+def paper_area(points: Floats, labels: Labels, seed: int = 0) -> Auroc:
+    """On the test set of the one 80/20 split."""
+    train, test = train_test_split(np.arange(len(labels)), test_size=0.2, stratify=labels, random_state=seed)
+    return auroc(fit_linear(points[train], labels[train])(points[test]), labels[test])

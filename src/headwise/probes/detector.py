@@ -49,7 +49,7 @@ from headwise.probes.features import (
     select,
 )  # fmt: skip
 from headwise.probes.linear import COMPONENTS, fit_linear
-from headwise.probes.projection import coordinates_for, project
+from headwise.probes.projection import coordinates_for
 from headwise.probes.stacking import Platt, fit_platt, fit_stacker, stacked_out_of_fold
 from headwise.stats.validation import MIN_PER_CLASS, Labels, as_groups
 
@@ -259,11 +259,12 @@ class Detector(BinaryClassifier):
             return FittedBlock((), "", 0, np.array(mean), np.array(1.0)), mean, values
         best = available[0]
         coordinates = coordinates_for(len(labels) - int(np.bincount(fold_of).max()), self.components)
+        candidates = dict(choice_points(array, name, available, coordinates, done))
         if len(available) > 1:
-            candidates = choice_points(array, name, available, coordinates, done)
-            best = choose(sweep(candidates, labels, fold_of, done=done), labels, fold_of)
+            best = choose(sweep(candidates.items(), labels, fold_of, done=done), labels, fold_of)
+        chosen = candidates[best]
+        projected = chosen() if callable(chosen) else chosen
         part = select(array, kind, best)
-        projected = project(as_table(part, name), coordinates)
         score = out_of_fold(projected.points, labels, fold_of, components=self.components)
         linear = fit_linear(projected.points, labels, components=self.components)
         shape, dims = part.shape[1:], tuple(str(dim) for dim in part.dims if dim != EXAMPLE)

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from headwise.core.dims import EXAMPLE, HEAD, LAYER, RANK, WIDTH
 from headwise.core.errors import DataError
-from headwise.probes.projection import growing_points, project
+from headwise.probes.projection import Projection, growing_points, project
 from headwise.stats.validation import as_named
 
 Floats = NDArray[np.float64]
@@ -103,18 +103,30 @@ def choice_points(
     available: Sequence[int],
     coordinates: int | None = None,
     done: Callable[[], object] = lambda: None,
-) -> list[tuple[int, Floats | Callable[[], Floats]]]:
-    """Every choice and its points (example, coordinate), or what computes them: the k share their products."""
+) -> list[tuple[int, Projection | Callable[[], Projection]]]:
+    """Every choice and its projection, or what computes it: the k share their products."""
     kind = choice_kind(features)
     if kind == "k":
-        slices = [slice(*ends) for ends in pairwise([0, *available])]
-        found = growing_points([as_table(features.isel({RANK: part}), name) for part in slices], coordinates, done)
-        return list(zip(available, found, strict=True))
+        parts = [features.isel({RANK: slice(*ends)}) for ends in pairwise([0, *available])]
+        grown = growing_points([as_table(part, name) for part in parts], coordinates, done)
+        sets = [parts[: index + 1] for index in range(len(parts))]
+        return [(k, _in_order(*each)) for k, *each in zip(available, grown, sets, strict=True)]
 
-    def points(choice: int) -> Floats:
-        return project(as_table(select(features, kind, choice), name), coordinates).points
+    def projected(choice: int) -> Projection:
+        return project(as_table(select(features, kind, choice), name), coordinates)
 
-    return [(choice, partial(points, choice)) for choice in available]
+    return [(choice, partial(projected, choice)) for choice in available]
+
+
+def _in_order(found: Projection, parts: Sequence[xr.DataArray]) -> Projection:
+    """A projection of the columns of several parts, one part after the other, as one of all their ranks side by side."""
+
+    def joined(values: Floats) -> Floats:
+        ends = np.cumsum([part[0].size for part in parts])[:-1]
+        shaped = [own.reshape(part.shape[1:]) for own, part in zip(np.split(values, ends), parts, strict=True)]
+        return np.concatenate(shaped, axis=parts[0].dims.index(RANK) - 1).ravel()
+
+    return Projection(found.points, lambda weights: joined(found.to_features(weights)), joined(found.mean))
 
 
 def with_noise(features: xr.DataArray, level: float, *, seed: int = 0) -> xr.DataArray:

@@ -35,7 +35,7 @@ Floats = NDArray[np.float64]
 
 CPU = torch.device("cpu")  # many small fits, one per core: on an H200 they took as long as on two cores
 COMPONENTS = 512
-TOLERANCE = 1e-10  # of the solver, in float64: probabilities are those of scikit-learn to 1e-6
+TOLERANCE = 2e-9  # of the solver, in float64: probabilities are those of scikit-learn to 1e-6
 _log = logging.getLogger(__name__)
 
 

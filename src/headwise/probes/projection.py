@@ -43,6 +43,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headwise.probes.batched_logistic.parallel_map import parallel_map, single_torch_thread
+from headwise.probes.batched_logistic.problems import gram_matrix
 from headwise.stats.blas import single_threaded_blas
 
 Floats = NDArray[np.float64]
@@ -93,27 +94,22 @@ def project(table: NDArray[Any], coordinates: int | None = None) -> Projection:
         if found.resolved:
             break
 
-    def to_features(weights: Floats) -> Floats:
-        per_row = found.per_landmark @ weights
-        blocks = [table[chosen, part] - mean[part] for part in _blocks(width)]
-        return np.concatenate([per_row @ block for block in blocks])
-
-    return Projection(found.points, to_features, mean)
+    return found.projection([table], [mean], chosen)
 
 
 def growing_points(
     parts: Sequence[NDArray[Any]], coordinates: int | None = None, done: Callable[[], object] = lambda: None
-) -> list[Floats]:
-    """The points of the first table, of the first two side by side, and so on; tables are (example, feature).
+) -> list[Projection]:
+    """Of the first table, of the first two side by side, and so on; tables are (example, feature).
 
     ``done`` is called twice for each.
     """
     coordinates = coordinates or COORDINATES
     rows, widths = len(parts[0]), np.cumsum([part.shape[1] for part in parts])
     narrow = int((widths <= min(rows, LANDMARKS)).sum())  # these are projected by their columns
-    found = list[Floats]()
+    found = list[Projection]()
     for count in range(narrow):
-        found.append(project(np.concatenate(parts[: count + 1], axis=1), coordinates).points)
+        found.append(project(np.concatenate(parts[: count + 1], axis=1), coordinates))
         done()
         if narrow == len(parts):
             done()
@@ -130,7 +126,10 @@ def growing_points(
         wide = parallel_map(lambda cross: _embedding(cross, chosen, coordinates), products[narrow:], CPU, done)
         if all(one.resolved for one in wide):
             break
-    return found + [one.points for one in wide]
+    counts = range(narrow + 1, len(parts) + 1)
+    return found + [
+        one.projection(parts[:count], means[:count], chosen) for count, one in zip(counts, wide, strict=True)
+    ]
 
 
 def principal(centred: Floats, components: int) -> tuple[Floats, Floats]:
@@ -147,6 +146,22 @@ class _Embedding(NamedTuple):
     points: Floats  # (example, coordinate)
     per_landmark: Floats  # (landmark, coordinate): the coordinates' directions, as sums of centred landmarks
     resolved: bool  # whether every direction is above what the products' precision can tell from 0
+
+    def projection(
+        self, parts: Sequence[NDArray[Any]], means: Sequence[Floats], chosen: NDArray[np.int64]
+    ) -> Projection:
+        """Of the columns of several tables, one table after the other."""
+
+        def to_features(weights: Floats) -> Floats:
+            per_row = self.per_landmark @ weights
+            blocks = [
+                table[chosen, part] - mean[part]
+                for table, mean in zip(parts, means, strict=True)
+                for part in _blocks(len(mean))
+            ]
+            return np.concatenate([per_row @ block for block in blocks])
+
+        return Projection(self.points, to_features, np.concatenate(means))
 
 
 def _embedding(cross: Tensor, chosen: NDArray[np.int64], coordinates: int) -> _Embedding:
@@ -179,12 +194,15 @@ def _cross_products(table: NDArray[Any], mean: Floats, chosen: NDArray[np.int64]
     device = product_device()
     total = torch.zeros(len(table), len(chosen), dtype=torch.float64, device=device)
     index = torch.from_numpy(chosen).to(device)
+    others = torch.from_numpy(np.setdiff1d(np.arange(len(table)), chosen)).to(device)
     for part in _blocks(table.shape[1]):
         block = torch.from_numpy(np.ascontiguousarray(table[:, part])).to(device, dtype)
         block = block - torch.from_numpy(mean[part]).to(
             device, dtype
         )  # not in place: the block may be the table itself
-        total += block @ (block if len(chosen) == len(block) else block[index]).mT
+        landmarks = block if len(chosen) == len(block) else block[index]
+        total[index] += gram_matrix(landmarks.mT[None])[0]
+        total[others] += block[others] @ landmarks.mT
     return total.cpu()
 
 

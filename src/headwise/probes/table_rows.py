@@ -77,7 +77,8 @@ def supervised(
     candidates = choice_points(array, name, available, coordinates_for(smallest, context.components), context.done)
     evaluated = cross_validate(
         candidates, fitted_to, context.fold_of,
-        inner=context.inner, seed=context.seed, groups=context.groups, components=context.components, done=context.done,
+        inner=context.inner, seed=context.seed, groups=context.groups, components=context.components,
+        published=target is None, done=context.done,
     )  # fmt: skip
     default = default_choice(kind, available)
     points, within = points_of(dict(candidates)[default]), None
@@ -89,7 +90,7 @@ def supervised(
         curve, dim = ("by_k", RANK) if kind == "k" else ("by_layer", LAYER)
         row = row.merge(_curve(name, curve, dim, evaluated.sweep, context))
     if target is None:
-        published = paper_protocol(candidates, context.labels, seed=context.seed, done=context.done)
+        published = paper_protocol(evaluated.paper)
         row = row.assign(
             **with_interval("paper", [published.auroc], [published.low], [published.high], dims=DETECTOR),
             paper_choice=(DETECTOR, [float(published.choice) if kind else np.nan]),
@@ -103,7 +104,7 @@ def steps(array: xr.DataArray, name: str, ks: Sequence[int], detailed: bool) -> 
     """How many steps of about the same cost a feature set has."""
     kind, available = choice_kind(array), choices(array, name, ks)
     curves = 2 + (array.sizes[LAYER] if LAYER in array.dims and kind != "layer" else 0)
-    return len(available) * (4 if kind == "k" else 2) + (curves if detailed else 0)
+    return len(available) * (3 if kind == "k" else 1) + (curves if detailed else 0)
 
 
 def details(

@@ -21,6 +21,7 @@ import xarray as xr
 
 from headwise.core.errors import HeadwiseError, StudyError, did_you_mean
 from headwise.describe.layout import with_layout
+from headwise.describe.narrative import Narrative
 from headwise.describe.narrator import generic
 from headwise.describe.writer import Description, listed
 from headwise.figures.figure import Figure
@@ -192,7 +193,8 @@ def _marked_quick(words: Description) -> Description:
 
 def headline(name: str, dataset: xr.Dataset) -> str:
     """A Dataset in at most 40 words: the alternative text of its figure."""
-    return _words(name, dataset).short()
+    words = _spec(name, "words").load("words")
+    return words.short(dataset) if isinstance(words, Narrative) else _words(name, dataset).short()
 
 
 def _words(name: str, dataset: xr.Dataset, **options: Any) -> Description:

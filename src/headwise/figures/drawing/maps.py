@@ -101,8 +101,9 @@ def _paint_map(
     below = {int(levels[mark.row, mark.column]) for mark in panel.marks}
     dark = {level: level >= 0 and _is_dark(colours[level]) for level in below}
     for mark in panel.marks:
-        if mark.sign != "dot":
-            _paint_mark(axes, mark, cell, dark=dark[int(levels[mark.row, mark.column])])
+        if mark.sign == "text":
+            _write_mark(axes, mark, cell, dark=dark[int(levels[mark.row, mark.column])])
+    _paint_outlines(axes, panel.marks, cell)
     _paint_dots(axes, panel.marks, levels, cell, dark)
     for frame in panel.frames:
         left, top = frame.first_column - 0.5, frame.first_row - 0.5
@@ -126,14 +127,19 @@ def _write_across(axes: Axes, text: str, slot: Slot) -> None:
     )  # fmt: skip
 
 
-def _paint_mark(axes: Axes, mark: Mark, cell: float, *, dark: bool) -> None:
-    if mark.sign == "text":
-        ink, points = "white" if dark else INK, min(SMALL, cell * 0.5, cell * 1.4 / max(len(mark.text), 1))
-        axes.text(mark.column, mark.row, mark.text, fontsize=points, ha="center", va="center", color=ink)
-        return
+def _write_mark(axes: Axes, mark: Mark, cell: float, *, dark: bool) -> None:
+    ink, points = "white" if dark else INK, min(SMALL, cell * 0.5, cell * 1.4 / max(len(mark.text), 1))
+    axes.text(mark.column, mark.row, mark.text, fontsize=points, ha="center", va="center", color=ink)
+
+
+def _paint_outlines(axes: Axes, marks: Sequence[Mark], cell: float) -> None:
+    """All rings of a map at once, and all crosses: white below, which is seen on dark cells, ink above."""
     size = min(max(0.75 * cell, 4.2), 5.0)
-    for colour, thick in (("white", 1.5), (INK, 0.7)):  # the one is seen on dark cells, the other on light ones
-        outline(axes, mark.column, mark.row, size, sign=mark.sign, colour=colour, thick=thick)
+    for sign in dict.fromkeys(mark.sign for mark in marks if mark.sign not in ("text", "dot")):
+        own = [mark for mark in marks if mark.sign == sign]
+        columns, rows = [mark.column for mark in own], [mark.row for mark in own]
+        for colour, thick in (("white", 1.5), (INK, 0.7)):
+            outline(axes, columns, rows, size, sign=sign, colour=colour, thick=thick)
 
 
 def _paint_dots(axes: Axes, marks: Sequence[Mark], levels: np.ndarray, cell: float, dark: Mapping[int, bool]) -> None:

@@ -120,7 +120,7 @@ def _paint_sign(axes: Axes, entry: Category, x: float, y: float) -> None:
         axes.add_patch(Rectangle((x - 0.05, y - 0.04), 0.1, 0.08, fill=False, edgecolor=entry.colour, linewidth=1.1))
         return
     if entry.sign in ("ring", "cross"):
-        outline(axes, x, y, 4.2, sign=entry.sign, colour=entry.colour, thick=0.7)
+        outline(axes, [x], [y], 4.2, sign=entry.sign, colour=entry.colour, thick=0.7)
         return
     if entry.sign in ("line", "dashed"):
         ends = [x - KEY / 2, x + KEY / 2]

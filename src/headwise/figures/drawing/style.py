@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
@@ -19,10 +21,12 @@ def small_ticks(axes: Axes) -> None:
     axes.tick_params(axis="both", length=1.6, width=0.4, pad=1.2, labelsize=SMALL, colors=INK)
 
 
-def outline(axes: Axes, x: float, y: float, size: float, *, sign: str, colour: str, thick: float) -> None:
-    """A ring or a cross without a filling, ``size`` points wide."""
+def outline(
+    axes: Axes, x: Sequence[float], y: Sequence[float], size: float, *, sign: str, colour: str, thick: float
+) -> None:
+    """Rings or crosses without a filling, ``size`` points wide."""
     ring = sign == "ring"
-    drawn = axes.scatter([x], [y], s=size**2, marker="o" if ring else "x", linewidths=thick, clip_on=False, zorder=3)
+    drawn = axes.scatter(x, y, s=size**2, marker="o" if ring else "x", linewidths=thick, clip_on=False, zorder=3)
     drawn.set(facecolor="none" if ring else colour, edgecolor=colour)
 
 

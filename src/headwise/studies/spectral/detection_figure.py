@@ -251,7 +251,9 @@ def _kinds(dataset: xr.Dataset) -> list[str]:
 
 
 def _label(dataset: xr.Dataset, name: str) -> str:
-    return str(dataset["label"].sel({DETECTOR: name}).values) if "label" in dataset.coords else name
+    if "label" not in dataset.coords:
+        return name
+    return str(dataset.variables["label"].values[dataset.get_index(DETECTOR).get_loc(name)])
 
 
 def _ends(dataset: xr.Dataset, name: str) -> tuple[np.ndarray, np.ndarray]:

@@ -48,6 +48,7 @@ class DetectionAccessor(Accessor):
     def __init__(self, dataset: xr.Dataset) -> None:
         super().__init__(dataset)
         self.names = [str(name) for name in dataset[DETECTOR].values]
+        self.row = {name: row for row, name in enumerate(self.names)}
         reference = str(dataset.attrs.get("reference", ""))
         self.reference = reference if reference in self.names else None
         order = sorted(self.names, key=lambda name: -np.nan_to_num(self.at(name), nan=-1))
@@ -61,7 +62,7 @@ class DetectionAccessor(Accessor):
 
     def at(self, name: str, variable: str = "auroc") -> float:
         """A number of one row; NaN where it does not apply."""
-        return float(self.dataset[variable].sel({DETECTOR: name})) if variable in self.dataset else math.nan
+        return float(self.dataset.variables[variable].values[self.row[name]]) if variable in self.dataset else math.nan
 
     def interval(self, name: str, variable: str = "auroc") -> tuple[float, float] | None:
         low, high = self.at(name, f"{variable}_low"), self.at(name, f"{variable}_high")
@@ -82,7 +83,7 @@ class DetectionAccessor(Accessor):
         return any(value - wider * (value - low) > 0.5 for value, low in rows)
 
     def text(self, name: str, coord: str, default: str) -> str:
-        return str(self.dataset[coord].sel({DETECTOR: name}).values) if coord in self.dataset.coords else default
+        return str(self.dataset.variables[coord].values[self.row[name]]) if coord in self.dataset.coords else default
 
     def label(self, name: str) -> str:
         return self.text(name, "label", name)
