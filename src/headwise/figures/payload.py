@@ -14,7 +14,6 @@ import math
 import zlib
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -140,19 +139,13 @@ def to_jsonable(value: Any) -> Any:
         return [to_jsonable(each) for each in value]
     if isinstance(value, Mapping):
         return {str(key): to_jsonable(each) for key, each in value.items()}
-    if names := _field_names(kind):
-        return {name: to_jsonable(getattr(value, name)) for name in names}
+    if is_dataclass(kind):
+        return {each.name: to_jsonable(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, np.ndarray):
         return _pixels(value) if value.dtype == np.uint8 else to_jsonable(value.tolist())
     if isinstance(value, tuple | list):
         return [to_jsonable(each) for each in value]
     return to_jsonable(value.item()) if isinstance(value, np.generic) else value
-
-
-@cache
-def _field_names(kind: type) -> tuple[str, ...]:
-    """Of a dataclass; none of any other class."""
-    return tuple(each.name for each in fields(kind)) if is_dataclass(kind) else ()
 
 
 def _pixels(levels: np.ndarray) -> dict[str, Any]:

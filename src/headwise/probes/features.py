@@ -110,7 +110,7 @@ def choice_points(
         parts = [features.isel({RANK: slice(*ends)}) for ends in pairwise([0, *available])]
         grown = growing_points([as_table(part, name) for part in parts], coordinates, done)
         sets = [parts[: index + 1] for index in range(len(parts))]
-        return [(k, _in_order(*each)) for k, *each in zip(available, grown, sets, strict=True)]
+        return [(k, _in_order(found, own)) for k, found, own in zip(available, grown, sets, strict=True)]
 
     def projected(choice: int) -> Projection:
         return project(as_table(select(features, kind, choice), name), coordinates)
