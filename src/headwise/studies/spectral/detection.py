@@ -30,14 +30,22 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from headwise.core.dims import DETECTOR, EXAMPLE, HEAD, LAYER, PART, RANK
-from headwise.instruments.spectrum import PARTS
+from headwise.core.dims import DETECTOR, EXAMPLE, HEAD, LAYER
 from headwise.probes.detector import Detector
 from headwise.probes.generalisation import group_topics
 from headwise.probes.table import TableOptions, detector_table
+from headwise.scores.attention import (
+    attention_eigenvalues,
+    attention_log_determinant,
+    attention_score,
+    entropy,
+    laplacian_eigenvalues,
+    lookback,
+)
 from headwise.studies.question_controls import QuestionControls, question_controls
 
 NAME = "detection"
+HEAD_FEATURES = (laplacian_eigenvalues, attention_eigenvalues, attention_log_determinant, lookback, entropy)
 COMBINED = {"Headwise": ("LapEigvals", "Lookback", "Entropy", "Log-probability, mean")}
 ALL_QUESTION = "Question: all"
 HEADS = "Question + heads"
@@ -55,22 +63,14 @@ DETECTOR_FILE = "detector"  # files detector.json and detector.safetensors in th
 
 def feature_sets(readings: xr.Dataset) -> dict[str, xr.DataArray]:
     """The features of the supervised rows, by name."""
-    parts = readings.assign_coords({PART: list(PARTS)})
-    return {
-        "LapEigvals": readings["laplacian"].transpose(EXAMPLE, LAYER, HEAD, RANK),
-        "AttnEigvals": readings["attention"].transpose(EXAMPLE, LAYER, HEAD, RANK),
-        "AttnLogDet": parts["attention_score"].sel({PART: "whole"}, drop=True),
-        "Lookback": parts["lookback"].sel({PART: "answer"}, drop=True),
-        "Entropy": parts["entropy"].sel({PART: "answer"}, drop=True),
-        "Hidden state": readings["hidden"],
-    }
+    features = {one.name: one(readings).transpose(EXAMPLE, LAYER, HEAD, ...) for one in HEAD_FEATURES}
+    return features | {"Hidden state": readings["hidden"]}
 
 
 def baselines(readings: xr.Dataset, answers: xr.Dataset) -> dict[str, np.ndarray]:
     """One score per answer and baseline; larger: more likely wrong."""
-    score = feature_sets(readings)["AttnLogDet"].sum(HEAD).mean(LAYER)
     return {
-        "AttnScore": -score.values,
+        "AttnScore": attention_score(readings),
         "Log-probability, mean": -answers["logprob_mean"].values,
         "Log-probability, min": -answers["logprob_min"].values,
         "Length": answers["answer_tokens"].values.astype(np.float64),
