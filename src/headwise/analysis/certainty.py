@@ -125,7 +125,8 @@ def _heads(datasets: Mapping[str, xr.Dataset]) -> Iterator[Finding]:
     for study in columns.studies:
         chosen = list(_with_null([column for column in columns.columns if column.study == study]))
         maps = sum(column.test_q is not None for column in chosen)
-        logs = [_log_p(column, _by_interval_count(chosen), maps) for column in chosen]
+        heads = sum(int(np.isfinite(column.values).sum()) for column in chosen if column.test_q is None)
+        logs = [_log_p(column, heads, maps) for column in chosen]
         known = [index for index, found in enumerate(logs) if np.isfinite(found).any()]
         if known:
             best = min(known, key=lambda index: np.nanmin(logs[index]))
@@ -136,20 +137,14 @@ def _heads(datasets: Mapping[str, xr.Dataset]) -> Iterator[Finding]:
 def _with_null(columns: Iterable[Column]) -> Iterator[Column]:
     """The columns that take part."""
     columns = [
-        column for column in columns if column.baseline is not None and (column.q is not None or _has_interval(column))
+        column
+        for column in columns
+        if column.baseline is not None
+        and (column.q is not None or (column.low is not None and column.high is not None))
     ]
     columns = [column for column in columns if column.controlled] or columns
     defaults = {name for spec in dataset_specs().values() for name in spec.default_columns}
     yield from [column for column in columns if column.name in defaults] or columns
-
-
-def _has_interval(column: Column) -> bool:
-    return column.low is not None and column.high is not None
-
-
-def _by_interval_count(columns: Iterable[Column]) -> int:
-    """How many numbers are tested by their intervals."""
-    return sum(int(np.isfinite(column.values).sum()) for column in columns if column.test_q is None)
 
 
 def _log_p(column: Column, count: int, maps: int) -> np.ndarray:

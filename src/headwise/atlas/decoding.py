@@ -307,7 +307,8 @@ def _texts(name: str, raw: bytes, items: int, dtype: np.dtype) -> np.ndarray:
 
 def _checked_length(name: str, content: bytes) -> int:
     """The length that a chunk declares (the header of a Zstandard frame, RFC 8878, 3.1.1.1), after its checksum."""
-    if len(content) <= _CRC_BYTES or google_crc32c.value(content[:-_CRC_BYTES]) != _crc(content):
+    stored = int.from_bytes(content[-_CRC_BYTES:], "little")
+    if len(content) <= _CRC_BYTES or google_crc32c.value(content[:-_CRC_BYTES]) != stored:
         raise CorruptionError(f"variable {name!r} cannot be read (a checksum is wrong)")
     try:
         magic, descriptor = struct.unpack_from("<IB", content)
@@ -319,10 +320,6 @@ def _checked_length(name: str, content: bytes) -> int:
     except struct.error as cause:
         raise CorruptionError(f"variable {name!r} cannot be read (it is cut off)") from cause
     return int(size) + (256 if flag == 1 else 0)
-
-
-def _crc(content: bytes) -> int:
-    return int.from_bytes(content[-_CRC_BYTES:], "little")
 
 
 def _with_coordinates(arrays: dict[str, xr.Variable], attrs: dict[str, Any]) -> xr.Dataset:

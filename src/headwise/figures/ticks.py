@@ -38,8 +38,9 @@ def ticks_between(low: float, high: float, *, most: int = 4) -> tuple[float, ...
     span = high - low
     power = 10.0 ** math.floor(math.log10(span))
     for scaled in (step * power * factor for factor in (0.1, 1.0) for step in _STEPS):
-        count = span / scaled
-        if abs(count - round(count)) < 1e-6 and 2 <= round(count) <= most - 1 and _divides(low, scaled):
+        count, first = span / scaled, low / scaled
+        whole = abs(count - round(count)) < 1e-6 and abs(first - round(first)) < 1e-6
+        if whole and 2 <= round(count) <= most - 1:
             return tuple(_clean(low + index * scaled) for index in range(round(count) + 1))
     return (_clean(low), _clean((low + high) / 2), _clean(high))
 
@@ -88,10 +89,6 @@ def thinned(labels: Sequence[str], most: int) -> tuple[int, ...]:
     if size - 1 - indices[-1] >= 0.6 * step:
         indices.append(size - 1)
     return tuple(indices)
-
-
-def _divides(low: float, step: float) -> bool:
-    return abs(low / step - round(low / step)) < 1e-6
 
 
 def _clean(value: float) -> float:

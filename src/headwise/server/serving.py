@@ -125,14 +125,11 @@ class ExplorerServer(uvicorn.Server):
 def _bind_error(host: str, port: int, error: Exception) -> str:
     number = getattr(error, "errno", None)
     if number == errno.EADDRINUSE:
-        return f"port {port} is in use on {host}; choose another with --port, such as --port {_next(port)}"
+        another = port + 1 if port < 65535 else 8000
+        return f"port {port} is in use on {host}; choose another with --port, such as --port {another}"
     if number == errno.EACCES:
         return f"port {port} needs administrator rights; choose one above 1023 with --port"
     if isinstance(error, OverflowError):
         return f"{port} is not a port; choose one from 1024 to 65535 with --port"
     why = getattr(error, "strerror", None) or error
     return f"the server cannot listen on {host}: {why}; choose an address of this machine"
-
-
-def _next(port: int) -> int:
-    return port + 1 if port < 65535 else 8000

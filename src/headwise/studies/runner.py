@@ -80,7 +80,8 @@ class BuildSpec:
         if self.worker_env is not None:
             return self.worker_env.threads
         torches = torch.get_num_threads()
-        return ThreadCounts(torches, max((one["num_threads"] for one in _blas()), default=torches))
+        blas = (one["num_threads"] for one in threadpool_info() if one.get("user_api") == "blas")
+        return ThreadCounts(torches, max(blas, default=torches))
 
     @property
     def environment(self) -> dict[str, str]:
@@ -203,7 +204,3 @@ def model_for(studies: Sequence[str] | None, model: Any = None, **loading: Any) 
         except ModelError:
             pass
     return load(model, **loading)
-
-
-def _blas() -> list[dict[str, Any]]:
-    return [one for one in threadpool_info() if one.get("user_api") == "blas"]

@@ -61,7 +61,8 @@ def embedded_page(settings: Mapping[str, Any], title: str, data: Iterable[str]) 
         f"default-src 'none'; script-src {scripts} data:; style-src 'unsafe-inline'; img-src data: blob:; "
         "connect-src 'none'; form-action 'none'; base-uri 'none'"
     )
-    head, _, rest = _fill_template(settings, title, imports, _inline_style(), policy).partition("<!-- data -->")
+    styles = "".join(f"<style>\n{_asset(name)}</style>\n" for name in _STYLES)
+    head, _, rest = _fill_template(settings, title, imports, styles, policy).partition("<!-- data -->")
     yield head
     yield from data
     yield rest
@@ -98,10 +99,6 @@ def _fill_template(settings: Mapping[str, Any], title: str, imports: str, style:
     }
     text = _asset("index.html")
     return re.sub("|".join(map(re.escape, parts)), lambda found: parts[found[0]], text)
-
-
-def _inline_style() -> str:
-    return "".join(f"<style>\n{_asset(name)}</style>\n" for name in _STYLES)
 
 
 def _data_url(text: str) -> str:

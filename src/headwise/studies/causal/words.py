@@ -189,8 +189,9 @@ def _agreement(writer: Writer, one: CausalAccessor) -> str:
     if np.isfinite(one.number("concordance")):
         share = writer.percent(one.number("concordance"), "concordance all")
         text += f", and {share} of pairs of heads of one layer are ordered alike"
-    worst = min(one.own, key=lambda key: _or_infinite(one.number("agreement_random", key)), default="")
-    if worst and np.isfinite(one.number("agreement_random", worst)):
+    known = [key for key in one.own if np.isfinite(one.number("agreement_random", key))]
+    if known:
+        worst = min(known, key=lambda key: one.number("agreement_random", key))
         low = writer.fixed(one.number("agreement_random", worst), f"agreement_random {worst}")
         text += f". The correlation is lowest for {one.label(worst)} ({low})"
     return f"{text}."
@@ -203,10 +204,6 @@ def _levelling_off(writer: Writer, one: CausalAccessor) -> str:
     return (
         f" where it is small, and half of that where it is {writer.fixed(one.number('saturation'), 'saturation all')}"
     )
-
-
-def _or_infinite(value: float) -> float:
-    return value if np.isfinite(value) else float("inf")
 
 
 def _caveats(writer: Writer, one: CausalAccessor) -> Iterator[str]:

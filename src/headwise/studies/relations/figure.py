@@ -69,9 +69,10 @@ def _categories(dataset: xr.Dataset, beyond_null: bool) -> Figure:
     legend += [Category(name, _label(name), colours[name], "dot") for name in names]
     several = [Category(str(n), f"{NUMBERS[n - 2]} categories", SEVERAL[n - 2], "dot") for n in range(2, 6)]
     shown = [one for one in several if int(one.key) <= max(4, max_count)][: max(len(names) - 1, 0)]
+    missing = () if measured.all() else (Category("missing", "No such head", sign="texture"),)
     panels: list[Panel] = [
         _map(dataset, "all", "All Categories", every, (*legend, *several), measured, counts > 0),
-        Legend("legend", (*legend[1:], *shown, legend[0], *_unmeasured(measured))),
+        Legend("legend", (*legend[1:], *shown, legend[0], *missing)),
     ]
     for index, name in enumerate(names):
         pair = (Category("other", "Other heads", NONE, "dot"), Category(name, _label(name), colours[name], "dot"))
@@ -221,10 +222,6 @@ def _member(dataset: xr.Dataset, beyond_null: bool) -> np.ndarray:
 def _measured(dataset: xr.Dataset) -> np.ndarray:
     """(head, layer) bool: whether there is such a head."""
     return np.isfinite(dataset["best_score"].transpose(HEAD, LAYER).values)
-
-
-def _unmeasured(measured: np.ndarray) -> tuple[Category, ...]:
-    return () if measured.all() else (Category("missing", "No such head", sign="texture"),)
 
 
 def _colours(names: list[str]) -> dict[str, str]:
