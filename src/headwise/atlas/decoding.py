@@ -30,7 +30,7 @@ import xarray as xr
 from numcodecs.vlen import VLenUTF8
 from numcodecs.zstd import decompress
 
-from headwise.core.memory import in_bytes, room_for
+from headwise.core.memory import LARGE, in_bytes, room_for
 from headwise.core.parsing import Attribute, Count, Scalar, convert, parse
 
 NODE = "zarr.json"
@@ -38,7 +38,6 @@ _ZARR_2 = (".zgroup", ".zarray", ".zattrs", ".zmetadata")
 MAX_CHUNKS = 1_000_000  # of one array; Headwise writes chunks of about a megabyte
 MAX_UNPACKED = 2**28  # bytes of a study that are read however well they are compressed
 MAX_RATIO = 2_000  # beyond that: bytes for one stored byte. Measurements compress 2- to 20-fold
-LARGE = 2**24  # bytes of a chunk from which on the free memory is looked up
 _TEXT = "string"
 _DATA_TYPES = Literal[
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",

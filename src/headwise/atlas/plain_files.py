@@ -17,10 +17,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from headwise.core.errors import AtlasError
-from headwise.core.memory import in_bytes, room_for
+from headwise.core.memory import LARGE, in_bytes, room_for
 
 METADATA = "zarr.json"
-LARGE = 2**24  # bytes of a file from which on the free memory is looked up, which takes longer than reading a small one
 _BLOB = re.compile(r"(?:\.\./)+blobs/([0-9a-f]{40,64})")
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 _NO_FOLLOW |= getattr(os, "O_BINARY", 0)

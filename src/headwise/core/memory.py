@@ -11,6 +11,7 @@ try:
 except ImportError:  # pragma: no cover  (Windows)
     resource = None  # type: ignore[assignment]
 
+LARGE = 2**24  # bytes from which on to ask whether there is room: the question takes longer than reading a small file
 MEMINFO = Path("/proc/meminfo")
 _STATUS = Path("/proc/self/statm")
 _OWN_STATUS, _FORGET = Path("/proc/self/status"), Path("/proc/self/clear_refs")

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from headwise.core.errors import DataError
+from headwise.figures.ticks import round_up
 
 HIDDEN = 255
 LEVELS = 255  # 0 ... 254
+SCALE_QUANTILE, MIN_SCALE_END = 0.995, 0.2  # share of attention weights below the high end of their scale; its minimum
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +66,16 @@ class Tiles:
     def rows(self) -> int:
         """How many rows of tiles there are."""
         return -(-len(self.names) // self.columns)
+
+
+def scale_end(weights: np.ndarray) -> float:
+    """The high end of a scale of attention weights (NaN: masked): nearly all are below, the 1 of each first row is not.
+
+    >>> scale_end(np.array([[1.0, np.nan], [0.5, 0.5]])), scale_end(np.full((3, 3), 0.1))
+    (1.0, 0.2)
+    """
+    visible = weights[np.isfinite(weights)]
+    return min(max(round_up(float(np.quantile(visible, SCALE_QUANTILE))), MIN_SCALE_END), 1.0)
 
 
 def to_levels(values: np.ndarray, low: float, high: float) -> np.ndarray:

@@ -24,8 +24,7 @@ from torch import Tensor
 from headwise.core.dims import EXAMPLE, STATISTIC, head_name
 from headwise.core.errors import DataError
 from headwise.figures import Axis, Figure, Heatmap, Scale, ScaleMark, Tiles, scale_over, to_payload
-from headwise.figures.ticks import round_up
-from headwise.figures.tiles import to_levels
+from headwise.figures.tiles import scale_end, to_levels
 from headwise.live.answer_scores import LiveScore
 from headwise.live.effects import HeadFactors, NextTokenReading
 from headwise.live.generation import Generation, LivePrompt, next_tokens
@@ -39,8 +38,6 @@ __all__ = ["PromptRun", "RunHistory", "continuation", "run_figures", "run_result
 
 
 MAX_RUNS = 6  # retained
-SCALE_QUANTILE = 0.995  # of the visible cells lie under the scale's high end
-MIN_SCALE_END = 0.2
 STATISTICS_SHOWN = {  # -> what their scale is of
     "sink": "Attention weight on the first token",
     "entropy": "Entropy relative to uniform attention",
@@ -165,8 +162,7 @@ def run_figures(maps: np.ndarray, numbers: xr.DataArray, uniform: xr.DataArray, 
 def map_grid(maps: np.ndarray, tokens: int) -> Figure:
     """One tile per head."""
     layers, heads, cells, _ = maps.shape
-    visible = maps[np.isfinite(maps)]
-    high = min(max(round_up(float(np.quantile(visible, SCALE_QUANTILE))), MIN_SCALE_END), 1.0)
+    high = scale_end(maps)
     across = layers >= heads  # layers along the columns
     order = [(layer, head) for head in range(heads) for layer in range(layers)]
     order = order if across else [(layer, head) for layer in range(layers) for head in range(heads)]
@@ -185,7 +181,7 @@ def map_grid(maps: np.ndarray, tokens: int) -> Figure:
             ),
         ),
         columns=1,
-        scales={"weight": Scale("Attention weight", 0.0, high, "Blues", over=bool(visible.max() > high * 1.001))},
+        scales={"weight": Scale("Attention weight", 0.0, high, "Blues", over=bool(np.nanmax(maps) > high * 1.001))},
         notes=(f"Rows are queries, columns are keys{pooled}. Hatched: masked.",),
         alt=f"Attention maps of {layers * heads} heads",
     )  # fmt: skip

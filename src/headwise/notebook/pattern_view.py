@@ -32,14 +32,12 @@ from headwise.core.dims import CONDITION, EXAMPLE, HEAD, KEY, LAYER, PLACE, QUER
 from headwise.core.errors import DataError, did_you_mean
 from headwise.core.provenance import public_name
 from headwise.figures.colour_stops import stops_of
-from headwise.figures.ticks import round_up
-from headwise.figures.tiles import pooled, to_levels
+from headwise.figures.tiles import pooled, scale_end, to_levels
 from headwise.studies.patterns.figure import row_tokens
 
 COLOURS = "Blues"
 MAX_TILE_PIXELS = 300_000  # of all tiles together, so that 30 x 9 heads fit on a page
 MIN_TILE_SIDE, MAX_TILE_SIDE = 16, 64  # pixels
-SCALE_QUANTILE, MIN_SCALE_END = 0.995, 0.2  # share of the visible weights under the scale's high end; its minimum
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,8 +111,7 @@ class HeadMaps:
 
     def high(self) -> float:
         """The high end of the colour scale: nearly all weights are below."""
-        seen = self.values[np.isfinite(self.values)].astype(np.float32)
-        return min(max(round_up(float(np.quantile(seen, SCALE_QUANTILE))), MIN_SCALE_END), 1.0)
+        return scale_end(self.values.astype(np.float32))
 
     def tiles(self, high: float) -> np.ndarray:
         """(head, side, side) bytes, max-pooled where a map is larger than its tile."""

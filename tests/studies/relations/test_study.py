@@ -22,7 +22,8 @@ from headwise.seam import HeadWeights
 from headwise.studies.inputs import StudyInputs
 from headwise.studies.registry import dataset_spec
 from headwise.studies.relations import measure as relations
-from headwise.studies.relations.measure import RelationReader, TokenPairs
+from headwise.studies.relations.finalize import TokenPairs
+from headwise.studies.relations.measure import RelationReader
 from headwise.studies.relations.spec import RelationsOptions
 from headwise.studies.runner import model_for
 

@@ -33,8 +33,7 @@ from headwise.figures.head_maps import chosen_keys
 from headwise.figures.panels import Axis, Heatmap, Mark
 from headwise.figures.provenance import cell_names, provenance_of
 from headwise.figures.scale import Scale, ScaleMark, scale_around, scale_over
-from headwise.figures.ticks import round_up
-from headwise.figures.tiles import Tiles, pooled, to_levels
+from headwise.figures.tiles import Tiles, pooled, scale_end, to_levels
 from headwise.stats.multiple_testing import ALPHA
 from headwise.studies.spec import FigureVariant
 
@@ -78,8 +77,6 @@ def figure(
 DEFAULT_TOP = 24  # heads, where only `by` is given
 MAX_PANEL_PIXELS = 1_200_000
 MIN_TILE, MAX_TILE = 16, 64  # side in pixels
-SCALE_QUANTILE = 0.995  # of the visible weights: high end of the scale
-MIN_SCALE_END = 0.2
 CIRCUITS = "circuits"  # the study whose circuits may choose heads
 PUBLISHED_COLUMNS = 16  # tiles in a row, at which their names fit
 
@@ -207,7 +204,7 @@ def _pictures(maps: xr.DataArray, heads: list[Head], size: int) -> np.ndarray:
 def _grid_scale(pictures: list[np.ndarray], average: bool) -> Scale:
     """From 0 to a quantile of the weights: the maximum is always 1, in the first row."""
     seen = np.concatenate([picture[np.isfinite(picture)] for picture in pictures])
-    high = min(max(round_up(float(np.quantile(seen, SCALE_QUANTILE))), MIN_SCALE_END), 1.0)
+    high = scale_end(seen)
     label = "Attention weight, mean over prompts" if average else "Attention weight"
     return Scale(label, 0.0, high, "Blues", over=bool(seen.max() > high * (1 + 1e-3)))
 

@@ -24,6 +24,7 @@ from headwise.figures.figure import Figure
 from headwise.figures.head_maps import chosen_keys
 from headwise.figures.panels import Axis, Category, Curve, Curves, Guide, Intervals, Panel, Scatter
 from headwise.figures.provenance import provenance_of
+from headwise.studies.relations.figure import COLOURS
 
 KINDS = {  # kind: title
     "outputs": "Heads in texts against their weights",
@@ -31,7 +32,6 @@ KINDS = {  # kind: title
     "removal": "Tasks without a relation's heads",
 }
 READINGS = {"forced": "All attention on the source (forced)", "natural": "Attention as it is (natural)"}
-COLOURS = {"algorithmic": "#1773ad", "knowledge": "#ff8110", "linguistic": "#25a039", "translation": "#d62728"}
 OTHER = "#444444"  # categories of a user's own
 FORCED, NATURAL = "#31688e", "#c2902b"
 OWN, RANDOM, CONTROLS = "#b5500b", "#8c8c8c", "#31688e"

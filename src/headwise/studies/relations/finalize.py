@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -31,11 +32,24 @@ from headwise.model import readable_tokens
 from headwise.stats import wilson_interval
 from headwise.studies.relations.spec import SIGNS
 
-if TYPE_CHECKING:
-    from headwise.studies.relations.measure import TokenPairs
-
 CATEGORY_ORDER = ("algorithmic", "knowledge", "linguistic", "translation")  # others follow
 TOKENS_IN_HEAD_TABLE = 5
+
+
+@dataclass(frozen=True)
+class TokenPairs:
+    """Token ids of all pairs, relation after relation."""
+
+    sources: np.ndarray  # (pair,)
+    targets: np.ndarray  # (draw, pair); draw 0 is the real targets, the others are permuted within each relation
+    relation: np.ndarray  # (pair,): index of its relation
+    k: np.ndarray  # (relation,)
+    published: np.ndarray  # (relation,): whether it is one of the paper's
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Number of pairs of each relation."""
+        return np.bincount(self.relation, minlength=len(self.k))
 
 
 def finalize(

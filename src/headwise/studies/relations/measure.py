@@ -24,7 +24,6 @@ and 25 for large vocabularies, which we take to be those over 65,536 tokens.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -41,7 +40,7 @@ from headwise.kernels.ov_logits import RankQuery, TopkHits, ov_logit_blocks, sal
 from headwise.model import Model, StoredModel
 from headwise.seam import HeadWeights, LayerWeights
 from headwise.studies.inputs import StudyInputs
-from headwise.studies.relations.finalize import finalize, finalize_salience
+from headwise.studies.relations.finalize import TokenPairs, finalize, finalize_salience
 from headwise.studies.relations.spec import PUBLISHED, SALIENCE, SIGNS, SPEC, RelationsOptions
 from headwise.studies.run import StudyRun, study_provenance
 
@@ -118,22 +117,6 @@ def _ordinary(model: Model | StoredModel) -> np.ndarray:
 
 SALIENT, TARGETS = 30, 5  # tokens per head, targets per token
 MAX_UNEMBEDDING_BYTES = 2 << 30  # of U, for the control of copying
-
-
-@dataclass(frozen=True)
-class TokenPairs:
-    """Token ids of all pairs, relation after relation."""
-
-    sources: np.ndarray  # (pair,)
-    targets: np.ndarray  # (draw, pair); draw 0 is the real targets, the others are permuted within each relation
-    relation: np.ndarray  # (pair,): index of its relation
-    k: np.ndarray  # (relation,)
-    published: np.ndarray  # (relation,): whether it is one of the paper's
-
-    @property
-    def sizes(self) -> np.ndarray:
-        """TokenPairs of each relation."""
-        return np.bincount(self.relation, minlength=len(self.k))
 
 
 class RelationReader:
