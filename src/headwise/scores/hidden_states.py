@@ -28,8 +28,8 @@ function, p⁺ = σ(w·h⁺ + b) and p⁻ = σ(w·h⁻ + b),
 
 from ten random beginnings, of which the smallest loss is taken: p must be consistent (one reply is as true as the other is
 false) and confident. No label is used, so the sign is open, and the paper takes the better one by the labels of the test. Here
-it is the sign in which, on the answers it learnt from, wrong answers have the smaller smallest log-probability (Spearman). What
-it learns (means, w, sign) it learns from other folds. The paper's weight decay is replaced by ρ, Adam by L-BFGS.
+it is the sign in which 1 - P(true) rises with "Log-probability, min" (Spearman). Means, scales, w, b and the sign are learnt
+from other folds than those that are scored. The paper's weight decay is replaced by ρ, Adam by L-BFGS.
 
 Readings: ``hidden`` (example, layer, width), ``hidden_log_det`` (example,) (`instruments.HiddenLogDet`), ``sample_hidden``
 (example, draw, width), ``hidden_true`` and ``hidden_false`` (example, width).
@@ -42,13 +42,13 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit
-from scipy.stats import spearmanr
 
 from headwise.core.dims import DRAW, EXAMPLE, WIDTH
 from headwise.scores.attention import LLM_CHECK
 from headwise.scores.score import Publication, score
 from headwise.scores.semantic_entropy import semantic_entropy_score
 from headwise.scores.token_probabilities import smallest_logprob
+from headwise.stats.correlation import spearman
 
 RIDGE = 1e-3  # α, ρ
 STARTS = 10  # of CCS
@@ -144,24 +144,22 @@ def ccs(readings: xr.Dataset, others: xr.Dataset) -> Floats:
     >>> ccs(made.isel(example=[0, 59]), made).round()
     array([0., 1.])
     """
-    learnt, tested = (np.stack([_vectors(part, name) for name in PAIR]) for part in (others, readings))
+    learnt, tested = _pairs(others), _pairs(readings)
     known = np.isfinite(learnt).all(axis=(0, 2))
     learnt = learnt[:, known]
     centre, scale = learnt.mean(axis=1, keepdims=True), learnt.std(axis=1, keepdims=True)
     scale[scale == 0] = 1.0
     learnt, tested = ((part - centre) / scale for part in (learnt, tested))
     direction = contrast_consistent(learnt)
-    wrong, surprise = _wrong(learnt, direction), np.asarray(smallest_logprob(others))[known]
-    turned = spearmanr(wrong, surprise).statistic < 0
+    turned = spearman(_wrong(learnt, direction), smallest_logprob(others)[known]) < 0
     found = _wrong(tested, direction)
     return 1 - found if turned else found
 
 
-PAIR = ("hidden_true", "hidden_false")
-
-
-def _vectors(readings: xr.Dataset, name: str) -> Floats:
-    return np.asarray(readings[name].transpose(EXAMPLE, WIDTH).values, dtype=np.float64)
+def _pairs(readings: xr.Dataset) -> Floats:
+    """(reply, example, width)."""
+    names = ("hidden_true", "hidden_false")
+    return np.stack([readings[name].transpose(EXAMPLE, WIDTH).values for name in names]).astype(np.float64)
 
 
 def _wrong(pairs: Floats, direction: Floats) -> Floats:

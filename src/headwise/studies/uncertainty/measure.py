@@ -9,9 +9,9 @@ prompt alone, answered K times by sampling (`sampling`). From these readings `he
 What each costs is measured while the study runs: the question is answered once more, greedily, for a plain answer's time.
 
 Cost: K + 1 answers and three passes per question, and one pass over each different sample: 72 questions of the default model
-with three samples, answering, report and figures included, took 100 s of one core (five minutes on a busy machine). Hence
-opt-in. A few questions are committed at a time, and a stopped run resumes where it stopped; neither the batch nor the shard
-changes a number beyond rounding, times aside.
+with three samples, answering, report and figures included, but without the reply False, took 100 s of one core (five minutes
+on a busy machine). Hence opt-in. A few questions are committed at a time, and a stopped run resumes where it stopped; neither
+the batch nor the shard changes a number beyond rounding, times aside.
 """
 
 from __future__ import annotations
