@@ -41,6 +41,7 @@ from torch import Tensor
 
 from headwise.core.dims import CONTROL, DRAW, EXAMPLE, HEAD, LAYER, RELATION, REMOVED, TOKEN
 from headwise.core.errors import DataError, StudyError
+from headwise.core.progress import StepCount
 from headwise.corpora import SLOT, Example, Relations, SingleTokenPairs, single_token_pairs
 from headwise.engines import Shard
 from headwise.instruments.outputs import HeadOutputs, HeadValues
@@ -239,7 +240,9 @@ def found_in_outputs(
     rows = torch.arange(2 * count, device=device)
     targets = torch.tensor([prompt.target for prompt in prompts] * 2, device=device)[None]
     query = RankQuery(rows, targets, torch.tensor([*k, *k], device=device))
-    for layer, projection in output_projections(structure).items():
+    projections = output_projections(structure)
+    done = StepCount("layers", len(projections))
+    for layer, projection in projections.items():
         if projection.between is not None:
             raise StudyError(
                 f"layer {layer} of {structure.card.id} has a {projection.between} before its output projection, so a "
@@ -255,6 +258,7 @@ def found_in_outputs(
                 (topk_hits(z[some], product, query).largest[:, 0] & writes[some]).T.cpu().numpy()
             )  # (2 x prompt, head)
             natural[:, layer, some], forced[:, layer, some] = found[:count], found[count:]
+        done()
     return natural, forced
 
 
