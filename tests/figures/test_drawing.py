@@ -202,3 +202,13 @@ def test_counts_have_whole_ticks() -> None:
     counts = Curve("heads", "heads", [0, 1, 2], [3, 0, 9])
     axes = drawn(Curves("c", "Counts", (counts,), Axis("Layer"), Axis("Heads", low=0, high=9.4)))[0]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["0", "5"]
+
+
+def test_a_point_without_neighbours_is_drawn_although_a_line_has_no_length_there() -> None:
+    gap = Curve("g", "", [1, 2, 3, 4, 5], [0.5, np.nan, 0.2, 0.3, np.nan], [0.4] + 4 * [0.1], [0.6] + 4 * [0.4])
+    one = Curve("o", "", [2], [0.44], [0.3], [0.6], style="dashed")
+    axes = drawn(Curves("c", "Accuracy", (gap, one), Axis("Heads removed"), Axis("Accuracy")))[0]
+    dots = [line for line in axes.lines if line.get_marker() == "o"]
+    assert [line.get_xdata().tolist() for line in dots] == [[1], [2]]
+    whiskers = [path.vertices[:, 1] for lines in axes.collections for path in lines.get_paths() if len(path) == 2]
+    np.testing.assert_allclose(whiskers, [[0.4, 0.6], [0.3, 0.6]], rtol=1e-6)

@@ -136,11 +136,12 @@ class Content:
 
     def _missing(self) -> Iterator[dict[str, str]]:
         """The studies that are not shown, and the command that adds or replaces each."""
-        unreadable = self.atlas.unreadable
+        unreadable, name = self.atlas.unreadable, self.atlas.location.name
         for study, spec in datasets().items():
             if spec.has_page and study not in self.datasets:
-                redo = f" --redo {study}" if study in unreadable else ""
-                command = f"headwise build --studies {study}{redo} -o {self.atlas.location.name}"
+                command = f"headwise build --studies {study} -o {name}"
+                if study in unreadable:
+                    command = f"headwise build --studies {study} --redo {study} -o {name}"
                 yield {"key": study, "question": unreadable.get(study, spec.question), "command": command}
 
     def _findings(self) -> dict[str, Any]:

@@ -37,6 +37,10 @@ def paint_curves(axes: Axes, panel: Curves) -> None:
         axes.plot(
             curve.x, curve.y, color=curve.colour, linewidth=0.9, label=curve.label, markersize=3, **_STYLES[curve.style]
         )
+        if (alone := _isolated(curve.y)).any():  # a line has no length there
+            axes.plot(curve.x[alone], curve.y[alone], "o", markersize=3, color=curve.colour)
+            if curve.low is not None and curve.high is not None:
+                axes.vlines(curve.x[alone], curve.low[alone], curve.high[alone], color=curve.colour, linewidth=0.9)
     _finish(axes, panel.x, panel.y, panel.guides)
     values = np.unique(np.concatenate([curve.x for curve in panel.curves])) if panel.curves else np.empty(0)
     if panel.x.log and 0 < values.size <= _MAX_OWN_TICKS:  # what was measured, rather than powers of two
@@ -46,6 +50,16 @@ def paint_curves(axes: Axes, panel: Curves) -> None:
         axes.set_yticks(whole, [tick_text(float(value)) for value in whole])
     if len(panel.curves) > 1 and any(curve.label for curve in panel.curves):  # else a legend of the figure names them
         _name_groups(axes)
+
+
+def _isolated(y: np.ndarray) -> np.ndarray:
+    """(point,) bool: known, with no known point before or after it.
+
+    >>> _isolated(np.array([1.0, np.nan, 2.0, 3.0, np.nan, 4.0]))
+    array([ True, False, False, False, False,  True])
+    """
+    known = np.pad(np.isfinite(y), 1)
+    return known[1:-1] & ~known[:-2] & ~known[2:]
 
 
 def _stretched(curve: Curve) -> Curve:

@@ -48,7 +48,7 @@ class RelationValidationOptions(StudyOptions):
         15, "minimum number of correctly completed prompts; tasks with fewer are left out", minimum=2
     )
     shots: int = option(5, "worked examples before each prompt", minimum=0)
-    removed: tuple[int, ...] = option((2, 8, 32), "numbers of heads that are ablated")
+    removed: tuple[int, ...] = option((1, 4, 16, 32), "numbers of heads that are ablated")
     draws: int = option(20, "number of draws of control heads", minimum=20)
     same_layers: bool = option(True, "draw control heads from the same layers as the heads that they replace")
     batch_tokens: int = option(4096, "tokens per batch, padding included", minimum=1)
@@ -67,9 +67,7 @@ class RelationValidationOptions(StudyOptions):
 
 def _cost(card: ModelCard, inputs: PlannedInputs) -> StudyCost:
     relations = 25
-    tokens = (
-        relations * 30 * 12 + 6 * 25 * 3 * 21 * 2
-    )  # prompts; tasks x prompts x numbers of heads x draws x tasks read
+    tokens = relations * 30 * 12 + 6 * 25 * 4 * 26  # prompts; tasks x prompts x numbers of heads x head sets
     return StudyCost(
         relations, tokens, forward_flops(card, [1] * tokens), 2048, card.layers * card.heads * relations * 4,
         slowdown=1.5, unit="relations",

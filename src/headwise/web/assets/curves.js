@@ -291,6 +291,7 @@ function paintBand(pen, plot, curve, theme) {
     if (!known[first]) continue;
     let end = first;
     while (end < known.length && known[end]) end += 1;
+    if (end === first + 1) pen.path([low[first], high[first]], {colour: adaptColour(curve.colour, theme), width: 1.8});
     pen.area([...high.slice(first, end), ...low.slice(first, end).reverse()], adaptColour(curve.colour, theme), 0.2);
     first = end;
   }
@@ -306,4 +307,8 @@ function paintCurve(pen, plot, curve, theme) {
     return;
   }
   pen.withTitle(curve.label, () => pen.path(line, {colour, width: 1.8, dash: curve.style === "dashed" ? [6, 4] : []}));
+  line.forEach((point, index) => {
+    const alone = point && !line[index - 1] && !line[index + 1]; // a line has no length there
+    if (alone) pen.circle(point[0], point[1], 2.5, {fill: colour});
+  });
 }
