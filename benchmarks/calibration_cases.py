@@ -43,6 +43,8 @@ CASES = (
     Case(FEW, "shuffle_test", "20 shuffles, 270 heads, much alike", SOME_Q,
          partial(draws.shuffled_maps, shuffles=20, alike=0.9), 300),
     Case(FEW, "shuffle_test", "20 shuffles, eight functions that sum to 0", SOME_Q, draws.shuffled_classes, 60, 1000),
+    Case(FEW, "own_q", "20 shuffles, three functions, three heads that matter as much to two", "one is called a function's own",
+         draws.shared_heads, 100, 2000),
     Case(FEW, "shuffle_test", "40 shuffles, skewed values", SOME_Q,
          partial(draws.shuffled_maps, shuffles=40, alike=0.5, skewed=True), 300),
     Case(FEW, "shuffle_test", "100 shuffles, 270 heads", SOME_Q,

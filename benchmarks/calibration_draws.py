@@ -58,6 +58,7 @@ from headwise.stats import (
 )
 from headwise.stats.permutation import permuted_labels
 from headwise.studies.function_masking.finalize import gap
+from headwise.studies.functions.finalize import own_q
 from headwise.studies.functions.probe_quality import single_head_probes
 from headwise.studies.samples.error_types import type_probes
 from headwise.studies.samples.selection import bootstrap
@@ -179,6 +180,13 @@ def shuffled_classes(random: Generator) -> float:
     units -= 0.95 * units.mean(axis=1, keepdims=True)
     q = shuffle_test(units[0], units[1:], two_sided=True).q
     return float((q.min(axis=1) < ALPHA).mean())
+
+
+def shared_heads(random: Generator) -> float:
+    """Three of 60 heads matter as much to two of three functions: is one of them called a function's own?"""
+    units = heads(random, 21 * 3, 60).reshape(21, 3, 60)
+    units[0, :2, :3] += 6.0
+    return float((own_q(units[0], units[1:])[:2, :3] < ALPHA).any())
 
 
 def shuffled_discoveries(random: Generator, alike: float) -> float:

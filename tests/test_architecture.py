@@ -32,7 +32,7 @@ MAY_IMPORT = {
     "describe": {"figures"},
     "study figures": {"figures", "specs"},
     "study heads": {"figures", "specs"},
-    "study words": {"describe", "figures", "specs", "study figures"},
+    "study words": {"describe", "figures", "specs", "study figures", "study heads"},
     "present": {"describe", "figures", "specs"},
     "atlas": {"describe", "figures", "present", "specs"},
     "engines": {"atlas"},

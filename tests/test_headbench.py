@@ -38,7 +38,7 @@ def test_the_counts_of_two_models_by_hand():
 
 def test_clear_heads_are_found_and_their_weak_likenesses_are_not_named():
     rows = headbench.attention_rows(
-        ((level, known) for level, known in headbench.planted_models(2) if "clear" in level), False
+        ((level, known) for level, known in headbench.planted_models(range(2)) if "clear" in level), False
     )
     for kind in ground_truth.KINDS:
         told = headbench.summary(rows["planted, clear", kind, "role"])
@@ -76,7 +76,10 @@ def test_without_its_only_key_a_planted_head_attends_elsewhere():
 
 def test_a_model_that_does_not_copy_has_no_confirmed_heads():
     model = load(*tiny_model("llama", layers=2))
-    assert not any(truth.any() for truth in ground_truth.confirm(model, torch.randint(20, 200, (3, 9))).values())
+    ids = torch.randint(
+        20, 200, (24, 9), generator=torch.Generator().manual_seed(0)
+    )  # few give a loss that differs by chance
+    assert not any(truth.any() for truth in ground_truth.confirm(model, ids).values())
 
 
 # ---- conversions ----------------------------------------------------------------------------------------------------

@@ -59,6 +59,8 @@ def functions_dataset(
         "p": q / 2, "q": q, "single_head_auroc": maps["alone"], "single_head_p": np.where(maps["alone"] > 0.62, 0.001, 0.3),
         "single_head_q": np.where(maps["alone"] > 0.62, 0.005, 0.5),
     }  # fmt: skip
+    own = np.nan_to_num(magnitude, nan=-1) >= np.nan_to_num(magnitude, nan=-1).max(0)
+    found["own_q"] = np.where(own, q, np.where(np.isnan(q), np.nan, 0.6))
     dims = ("function", "layer", "head")
     strongest = np.where(q < 0.05, np.nan_to_num(magnitude), -1)
     best = np.where(strongest.max(0) > 0, np.array(names, dtype=object)[strongest.argmax(0)], "")

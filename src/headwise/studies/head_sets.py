@@ -1,6 +1,6 @@
 """Which heads does each study name? Head sets, each with the map that it is a selection of.
 
-A study declares its sets by ``head_sets`` in its spec. Where it makes a claim (a category, an elbow), that is the set: a
+A study declares its sets by ``head_sets`` in its spec. Where it makes a claim (a role, a category), that is the set: a
 function from its Dataset to `HeadSetMap`s. Where it tests every head, nearly all heads may be significant in a large sample,
 and a set of nearly all heads overlaps everything: then the set is the significant part of the strongest tenth
 (`StrongestHeads`).

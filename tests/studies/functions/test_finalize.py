@@ -1,5 +1,7 @@
 """Planted activations: the heads that carry a function come first, and a probe that knows nothing is refused."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -11,7 +13,8 @@ from headwise.atlas import Provenance
 from headwise.core.errors import StudyError
 from headwise.core.schema import check
 from headwise.probes.joint import JointFits, JointTraining, fit_joint
-from headwise.studies.functions.finalize import _importance, depth_of_wording, direction, elbow, finalize
+from headwise.studies.functions.finalize import _importance, depth_of_wording, direction, elbow, finalize, own_q
+from headwise.studies.functions.heads import head_sets
 from headwise.studies.functions.probe_quality import ProbeData, question_folds, single_head_probes
 from headwise.studies.functions.spec import FunctionsOptions
 from headwise.studies.registry import dataset_spec
@@ -35,8 +38,41 @@ def test_the_planted_heads_and_no_others_come_first(maps):
 
 
 def test_heads_that_know_nothing_are_rarely_beyond_chance(maps):
-    """In layers where no head carries anything: beside one that does, the layer's mean knows a little too."""
-    assert float(maps["beyond_null"].sel(layer=[4, 5]).mean()) < 0.15
+    carries = [place for name in NAMES for place in CARRIES[name]]
+    nothing = [place for place in np.ndindex(6, 5) if place not in carries]
+    assert float(np.mean([maps["beyond_null"].values[:, layer, head] for layer, head in nothing])) < 0.05
+
+
+def test_the_sets_are_the_carriers(maps):
+    """A carrier of one function is beyond the null of the others too, as what says alpha says not beta."""
+    shared = [maps["beyond_null"].sel(function=NAMES[0]).values[place] for place in CARRIES[NAMES[1]]]
+    assert any(shared)
+    sets = {one.label: {tuple(place) for place in np.argwhere(one.member)} for one in head_sets(maps)}
+    assert sets == {name: set(CARRIES[name]) for name in NAMES}
+    older = {one.label: one for one in head_sets(maps.drop_vars("own_q"))}
+    assert "elbow" in older[NAMES[0]].rule and all(older[NAMES[0]].member[place] for place in CARRIES[NAMES[0]])
+
+
+def test_a_head_that_matters_as_much_to_two_functions_is_the_own_of_neither():
+    rng = np.random.default_rng(0)
+    null, mean = rng.normal(size=(40, 3, 20)), rng.normal(size=(3, 20))
+    mean[0, 0] = 12.0  # one function
+    mean[:2, 1] = 12.0, -12.0  # two, with either sign
+    mean[1, 2], mean[2, 2] = 12.0, 4.0  # one more than the other
+    found = own_q(mean, null) < 0.05
+    assert {tuple(place) for place in np.argwhere(found)} == {(0, 0), (1, 2)}
+    mean[2] = np.nan  # refused: it takes part in nothing
+    assert (own_q(mean, null)[:2] < 0.05)[[0, 1], [0, 2]].all() and np.isnan(own_q(mean, null)[2]).all()
+    mean[1] = np.nan
+    assert np.isnan(own_q(mean, null)).all()  # no other function to compare with
+
+
+def test_the_mean_of_a_layer_blames_the_neighbours():
+    """As published: heads that know nothing, in the layers of those that do, pass."""
+    published = finalize(planted_readings(strength=4.0), NAMES, replace(OPTIONS, layer_mean=True))
+    carries = {place for name in NAMES for place in CARRIES[name]}
+    named = {tuple(place) for one in head_sets(published) for place in np.argwhere(one.member)}
+    assert named > carries and {layer for layer, _ in named - carries} <= {layer for layer, _ in carries}
 
 
 def test_each_head_alone_agrees(maps):
@@ -78,7 +114,7 @@ def test_means_spreads_and_curves_are_those_of_the_seeds(maps):
 
 
 def test_the_dataset_is_as_promised(maps):
-    origin = Provenance("functions", 3, {"id": "m", "digest": "d"}, {"name": "n", "digest": "d"}, {}, 0)
+    origin = Provenance("functions", 4, {"id": "m", "digest": "d"}, {"name": "n", "digest": "d"}, {}, 0)
     check(maps.assign_attrs(origin.to_attrs()), dataset_spec("functions").schema)
 
 
@@ -184,12 +220,13 @@ def test_a_function_that_is_not_told_has_no_map():
         assert (int(found["elbow"].values[place]) == 0) == refused or not refused
 
 
-def test_features_are_z_and_the_mean_of_the_layer():
+def test_features_are_z_and_as_published_the_mean_of_the_layer():
     readings = planted_readings()
     z = readings["z"].values.copy()
     z[:, 1, 3] = np.nan  # a head that the layer does not have
     data = ProbeData(readings.assign(z=(readings["z"].dims, z)), NAMES)
-    found = data.features()
+    np.testing.assert_array_equal(data.features()[0, 7], z[0, 1, 2])  # of other heads a probe sees nothing
+    found = data.features(layer_mean=True)
     assert found.shape == (len(data.labels), 29, 16)
     np.testing.assert_allclose(
         found[0, 7], np.concatenate([z[0, 1, 2], z[0, 1, [0, 1, 2, 4]].mean(axis=0)]), rtol=1e-5, atol=1e-6

@@ -44,5 +44,5 @@ def test_a_map_of_an_older_version_is_not_taken_for_one_of_today(tmp_path, monke
     maps = functions_dataset(layers=4, heads=3)
     now = Provenance.from_attrs(maps.attrs)
     atlas.add("functions", maps.assign_attrs(replace(now, study_version=2).to_attrs()))
-    with pytest.raises(AtlasError, match=r"\(study version: 2 against 3\).*--redo functions"):
+    with pytest.raises(AtlasError, match=r"\(study version: 2 against 4\).*--redo functions"):
         _is_stored(atlas, now)

@@ -76,6 +76,7 @@ def of_function(what: str, name: str, ds: xr.Dataset) -> float:
         "mass": lambda: 100 * magnitude.values[one["chosen"].values].sum() / magnitude.values.sum(),
         "exclusive": lambda: (one["chosen"].values & (owners(ds) == 1)).sum(),
         "beyond": lambda: int((one["q"] < 0.05).sum()),
+        "own": lambda: int((one["own_q"] < 0.05).sum()),
         "third": lambda index: third(ds, name, int(index)),
         "peak": lambda layer: int(layer) if fullest(one)[int(layer)] else -1,
         "fullest": lambda: fullest(one).sum(),

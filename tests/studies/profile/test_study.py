@@ -16,7 +16,7 @@ from headwise.instruments import STATISTICS
 from headwise.model import Model, load
 from headwise.studies import ProfileOptions, build
 from headwise.studies.profile import measure as study
-from headwise.studies.profile.words import MIN_ROLE_SCORE, has_role
+from headwise.studies.profile.heads import MIN_ROLE_SCORE, NAMED, has_role, head_sets
 
 KINDS = ("sink", "previous", "diagonal", "induction", "duplicate")  # planted, and a statistic of the same name
 BAR, EVEN = 0.8, 0.95
@@ -43,12 +43,21 @@ def found(profile: xr.Dataset, statistic: str) -> list[tuple[int, int]]:
 
 
 def test_roles_are_those_whose_interval_is_above_the_bar(profile: xr.Dataset) -> None:
+    named = {one.key: one for one in head_sets(profile)}
     for kind in KINDS:
         assert [tuple(one) for one in np.argwhere(has_role(profile, kind))] == [PLANTED[kind]]
-    weaker = profile.copy(deep=True)
+        if kind in NAMED:
+            assert (named[f"profile.{kind}"].member == has_role(profile, kind)).all()
     layer, head = PLANTED["induction"]
-    weaker["low"].loc[{"statistic": "induction", "layer": layer, "head": head}] = MIN_ROLE_SCORE - 0.01
-    assert not has_role(weaker, "induction").any()
+    place = {"statistic": "induction", "layer": layer, "head": head}
+    uniform = float(profile["uniform"].loc[place])
+    for corrected, expected in ((MIN_ROLE_SCORE - 0.01, 0), (MIN_ROLE_SCORE + 0.01, 1)):
+        weaker = profile.copy(deep=True)
+        weaker["low"].loc[place] = uniform + corrected * (1 - uniform)
+        assert has_role(weaker, "induction").sum() == expected
+    without = profile.copy(deep=True)
+    without["value"].loc[place] = without["low"].loc[place] = uniform
+    assert not has_role(without, "induction").any()  # a model may have none: nobody is named in its place
 
 
 def of(values: xr.DataArray, kind: str) -> xr.DataArray:

@@ -38,6 +38,11 @@ def mean_uniform(dataset: xr.Dataset, key: str) -> float:
     return float(flat(dataset, key, "uniform").mean())
 
 
+def in_role(dataset: xr.Dataset, key: str) -> np.ndarray:
+    low, uniform = flat(dataset, key, "low"), flat(dataset, key, "uniform")
+    return (low - uniform) / (1 - uniform) > 0.3
+
+
 def ranks(dataset: xr.Dataset, key: str) -> pd.Series:
     return pd.Series(dataset["value"].sel(statistic=key).values.astype(float).ravel()).rank()
 
@@ -96,8 +101,8 @@ def recomputed(number: Number, ds: xr.Dataset) -> float:
         "over-percent": lambda key, level: 100 * (flat(ds, key) > float(level)).mean(),
         "nearer": lambda: (flat(ds, "distance") < mean_uniform(ds, "distance")).sum(),
         "nearer-percent": lambda: 100 * (flat(ds, "distance") < mean_uniform(ds, "distance")).mean(),
-        "role": lambda key: (flat(ds, key, "low") > 0.4).sum(),
-        "role-rest": lambda key: (flat(ds, key, "low") > 0.4).sum() - 8,
+        "role": lambda key: in_role(ds, key).sum(),
+        "role-rest": lambda key: in_role(ds, key).sum() - 8,
         "few-heads": lambda: sum(top_share(flat(ds, str(key))) >= 25 for key in ds["statistic"].values),
         "many-heads": lambda: sum(top_share(flat(ds, str(key))) < 25 for key in ds["statistic"].values),
         "top-heads": lambda key: round(0.05 * flat(ds, key).size),
@@ -150,7 +155,7 @@ def test_planted_heads_are_named(profile: xr.Dataset, planted: dict[str, list[tu
     for noun, key in (("previous-token heads", "previous"), ("induction heads", "induction")):
         line = next(line for line in words.observations if noun in line)
         assert set(HEAD.findall(line)) == {(str(layer), str(head)) for layer, head in planted[key]}
-    assert "1 duplicate-token head (95 % interval wholly above 0.4): L5H1" in said
+    assert "1 duplicate-token head (whole 95 % interval, corrected for a uniform head, above 0.3): L5H1" in said
     assert any(
         line.startswith("First token (sink): weight on") and "L20H4" in line.split(",")[0] for line in words.detail
     )
@@ -160,7 +165,10 @@ def test_planted_heads_are_named(profile: xr.Dataset, planted: dict[str, list[tu
 def test_absence_is_told(make_profile: Callable[..., xr.Dataset]) -> None:
     words = describe("profile", make_profile(3, 2))
     said = "\n".join(words.observations)
-    assert re.search(r"No induction head \(95 % interval wholly above 0.4\); the nearest to it is L\dH\d", said)
+    assert re.search(
+        r"No induction head \(whole 95 % interval, corrected for a uniform head, above 0.3\); the nearest to it is L\dH\d",
+        said,
+    )
     assert "rank" not in said  # too few heads for correlations
     assert "depth" not in said
 
@@ -226,7 +234,9 @@ def test_without_intervals_none_are_claimed(profile: xr.Dataset) -> None:
     words = describe("profile", profile)
     assert "95 %" not in words.text().replace("in 95 % of shuffled maps", "")
     assert "There are no intervals" in words.caveats[0]
-    assert any("2 induction heads (value above 0.4)" in line for line in words.observations)
+    assert any(
+        "2 induction heads (value, corrected for a uniform head, above 0.3)" in line for line in words.observations
+    )
 
 
 def test_without_examples_or_provenance(profile: xr.Dataset) -> None:

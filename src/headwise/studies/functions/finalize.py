@@ -9,6 +9,10 @@ It is refused (NaN and a reason) where the probe does not distinguish the functi
   means over seeds and null maps single probes, which vary more: the test is conservative. It shows that a head carries
   information about the function, not that the model uses it.
   A label that is no function passes the same test; `depth_of_wording` measures one.
+- **Own heads.** What says "this is alpha" says "this is not beta", so a head that carries one function matters to all. Which
+  function is a head's own? The differences of its importance to that for every other function go through the same test,
+  one-sided, and all have to pass (`own_q`). These heads are the study's head sets; a head that matters as much to two is in
+  neither, as every head is where there are only two functions.
 - **Training steps.** The same importance on the steps that the probe was trained on (`train_importance`) ranks heads for the
   study `function_masking`, which may then mask them on steps that neither the probe nor the ranking has seen.
 - **Elbow.** A function's heads are those up to the elbow of its sorted importance: the point furthest below the chord between
@@ -75,7 +79,7 @@ def finalize(
     """
     data = ProbeData(readings, functions)
     fits = fit_joint(
-        data.features(), data.labels, data.trains, data.groups,
+        data.features(options.layer_mean), data.labels, data.trains, data.groups,
         classes=len(functions), seeds=options.seeds, shuffles=options.shuffles, seed=options.seed,
         training=JointTraining(max_epochs=options.max_epochs), device=device,
     )  # fmt: skip
@@ -141,6 +145,7 @@ def _importance(data: ProbeData, fits: JointFits, refused: NDArray[np.bool_]) ->
         "importance_sd": seeds.std(axis=0, ddof=1), "magnitude": size,
         "train_importance": np.where(refused[:, None], np.nan, fits.train_importance.mean(axis=0, dtype=np.float64)),
         "null_high": np.where(refused[:, None], np.nan, null_high), "p": p, "q": q,
+        "own_q": own_q(mean, null),
     }  # fmt: skip
     dims = (FUNCTION, LAYER, HEAD)
     found: dict[str, Any] = {name: (dims, data.on_map(values)) for name, values in on_heads.items()}
@@ -156,6 +161,22 @@ def _importance(data: ProbeData, fits: JointFits, refused: NDArray[np.bool_]) ->
         "best": ((LAYER, HEAD), data.on_map(_best_function(data.functions, size, beyond), "")),
     }
     return xr.Dataset(found, coords={RANK: np.arange(size.shape[1])})
+
+
+def own_q(importance: Floats, null: Floats) -> Floats:
+    """(function, head): q of mattering more to this function than to every other one; null (permutation, function, head).
+
+    All differences to other functions have to pass, so q is the largest of theirs; a head that matters as much to two passes
+    for neither, but at the test's level.
+    """
+    size, shuffled = np.abs(importance), np.abs(null)
+    found = np.full(size.shape, np.nan)
+    mapped = np.flatnonzero(np.isfinite(size).all(axis=1))  # not refused
+    for row in mapped:
+        if len(others := mapped[mapped != row]):
+            difference = shuffle_test(size[row] - size[others], shuffled[:, [row]] - shuffled[:, others])
+            found[row] = difference.q.max(axis=0)
+    return found
 
 
 def elbow(values: NDArray[np.floating]) -> int:

@@ -13,6 +13,7 @@ import numpy as np
 import xarray as xr
 
 from headwise.core.dims import FUNCTION, HEAD, LAYER, REMOVED, head_name
+from headwise.stats.multiple_testing import ALPHA
 from headwise.stats.ranks import rank_stats
 from headwise.studies.head_sets import HeadSetMap, layer_head, set_key
 
@@ -24,12 +25,17 @@ _MASKING_CURVES = {"own": "own", "random": "random", "effect": "effect", "effect
 
 
 def head_sets(dataset: xr.Dataset) -> Iterator[HeadSetMap]:
-    """One set per function: the heads up to the elbow with q < 0.05; its map is the magnitude of the importance."""
-    strength = layer_head(dataset["magnitude"], FUNCTION)
-    member = (dataset["chosen"] & dataset["beyond_null"]).transpose(FUNCTION, LAYER, HEAD).values
+    """One set per function: the heads that matter more to it than to any other; its map is the magnitude of the importance.
+
+    Before version 4 the study did not test that: there, the heads up to the elbow with q < 0.05.
+    """
+    if "own_q" in dataset:
+        member, rule = dataset["own_q"] < ALPHA, "more important to this function than to any other, with q < 0.05"
+    else:
+        member, rule = dataset["chosen"] & dataset["beyond_null"], "up to the elbow of importance, with q < 0.05"
+    strength, members = layer_head(dataset["magnitude"], FUNCTION), member.transpose(FUNCTION, LAYER, HEAD).values
     for index, name in enumerate(dataset[FUNCTION].values.astype(str)):
-        rule = "up to the elbow of importance, with q < 0.05"
-        yield HeadSetMap(set_key("functions", name), "functions", name, rule, strength[index], member[index])
+        yield HeadSetMap(set_key("functions", name), "functions", name, rule, strength[index], members[index])
 
 
 @dataclass(frozen=True)

@@ -69,11 +69,14 @@ class ProbeData:
                     "least one token, and two of each are needed; give more steps, or leave that function out."
                 )
 
-    def features(self) -> NDArray[np.float32]:
-        """(step, existing head, 2 x width): each head's z and the mean over the heads of its layer, as published.
+    def features(self, layer_mean: bool = False) -> NDArray[np.float32]:
+        """(step, existing head, width): z of each head. ``layer_mean``: and the mean over the heads of its layer, 2 x width.
 
-        The mean makes a head's features depend a little on its neighbours' output, which blurs importance within a layer.
+        The mean is published. With it a head that knows nothing says what its neighbours know, and is named in their place
+        (docs/headbench.md).
         """
+        if not layer_mean:
+            return np.ascontiguousarray(self.z[:, self.there], dtype=np.float32)
         count = np.maximum(self.there.sum(axis=1), 1)[:, None, None]
         mean = (self.z * self.there[:, :, None]).sum(axis=2, keepdims=True) / count  # (step, layer, 1, width)
         both = np.concatenate([self.z, np.broadcast_to(mean, self.z.shape)], axis=3)

@@ -56,6 +56,10 @@ class FunctionsOptions(StudyOptions):
         "tokens of an answer at which heads are read: content words, all, first or last",
         choices=tuple(KEY_TOKEN_RULES),
     )
+    layer_mean: bool = option(
+        False,
+        "whether the joint probe also sees, next to each head, the mean over the heads of its layer, as published",
+    )
     seeds: int = option(5, "number of joint probes, each with its own initialisation", minimum=2, quick=2)
     shuffles: int = option(
         20,
@@ -129,6 +133,11 @@ FUNCTIONS = DatasetSpec(
         _head_map(
             "q",
             "q-value of the importance (Benjamini-Hochberg over the heads of a function, and nowhere below map_p)",
+        ),
+        _head_map(
+            "own_q",
+            "q-value, against permuted labels, of mattering more to this function than to each of the others (the largest)",
+            required=False,
         ),
         _head_map(
             "single_head_auroc", "AUROC of this function against the others, from this head alone, cross-validated"
@@ -362,13 +371,13 @@ FUNCTIONS = DatasetSpec(
             parameters={"most_epochs": "max_epochs"},
         )
     },
-    readable_since=1,  # p and q are then of an easier null, and the ranking on training steps and the wording are missing
+    readable_since=1,  # before 3, p and q are of an easier null; before 4, the probe saw the mean of the layer, always
 )
 
 SPEC = StudySpec(
     name="functions",
     package=__package__,
-    version=3,
+    version=4,
     options=FunctionsOptions,
     produces=(FUNCTIONS,),
     inputs=("steps",),

@@ -292,6 +292,9 @@ def _significance(writer: Writer, data: FunctionsAccessor, name: str) -> str:
     count = int(data.dataset["beyond_null"].sel({FUNCTION: name}).sum())
     heads, level = writer.count(count, f"beyond of {name}", "head"), writer.number(ALPHA, "constant")
     text = f"Beyond permuted labels (q < {level}): {heads}."
+    if "own_q" in data.dataset:
+        own = int((data.map(name, "own_q") < ALPHA).sum())
+        text += f" More important to it than to any other function: {writer.count(own, f'own of {name}', 'head')}."
     found = maps.concentration(data.map(name))
     if found is None:
         return text

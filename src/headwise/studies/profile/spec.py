@@ -9,7 +9,6 @@ from headwise.core.dims import EXAMPLE, HEAD, LAYER, STATISTIC
 from headwise.core.options import batch_tokens_option, shard_option
 from headwise.core.schema import TEXT
 from headwise.studies.cost import PlannedInputs, StudyCost, forward_flops
-from headwise.studies.head_sets import StrongestHeads
 from headwise.studies.spec import (
     DatasetSpec,
     FigureOption,
@@ -127,14 +126,7 @@ PROFILE = DatasetSpec(
             }
         )
     },
-    head_sets=StrongestHeads(
-        "profile",
-        "the highest tenth, with the interval over a uniform head",
-        ("value", "low", "uniform"),
-        lambda value, low, uniform: low > uniform,
-        per=STATISTIC,
-        only=("previous", "induction", "duplicate", "sink", "delimiter"),
-    ),
+    head_sets="heads:head_sets",
     head_columns=(HeadColumn("value", low="low", high="high", baseline="uniform", baseline_name="a uniform head"),),
     default_columns=("profile.induction", "profile.previous", "profile.sink", "profile.entropy"),
 )

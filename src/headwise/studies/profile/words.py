@@ -20,10 +20,8 @@ from headwise.describe.narrative import Narrative, reading
 from headwise.describe.phrases import Accessor, model_of, size_of
 from headwise.describe.writer import Writer, listed
 from headwise.figures.head_maps import NamedMap
-from headwise.studies.head_sets import layer_head
+from headwise.studies.profile.heads import HALF, MIN_ROLE_SCORE, has_role
 
-HALF = 0.5  # of a head's attention on the first token: the head is a sink
-MIN_ROLE_SCORE = 0.4  # a head has a role when the whole interval of its score is above this; see docs/headbench.md
 MAX_ROLE_HEADS = 8  # named per role
 MAX_REGISTERS = 8  # named
 MIN_CELLS_FOR_CHANCE = 100  # from which the number of intervals that miss by chance is reported
@@ -171,17 +169,6 @@ def _observations(writer: Writer, profile: ProfileAccessor) -> Iterator[str]:
     yield from (*narrator.depth_trends(writer, every), *narrator.correlated_maps(writer, every))
 
 
-def has_role(dataset: xr.Dataset, statistic: str) -> np.ndarray:
-    """(layer, head): heads whose whole interval (or value, where there is none) is above `MIN_ROLE_SCORE`.
-
-    A head is a sink when its value is above `HALF`: how much of its attention rests, on these texts.
-    """
-    value, low = (layer_head(dataset[name].sel({STATISTIC: statistic})) for name in ("value", "low"))
-    if statistic == "sink":
-        return np.asarray(value > HALF)
-    return np.asarray(np.where(np.isfinite(low), low, value) > MIN_ROLE_SCORE)
-
-
 def _role_heads(profile: ProfileAccessor, key: str) -> list[maps.HeadValue]:
     """The heads with this role, strongest first."""
     values = profile.map(key).transpose(LAYER, HEAD)
@@ -215,8 +202,8 @@ def _role(writer: Writer, profile: ProfileAccessor, key: str) -> str:
     heads = _role_heads(profile, key)
     if not heads and not tell_absence:
         return ""
-    rule = "95 % interval wholly" if profile.has_intervals(key) else "value"
-    rule += f" above {writer.number(MIN_ROLE_SCORE, 'constant')}"
+    rule = "whole 95 % interval" if profile.has_intervals(key) else "value"
+    rule += f", corrected for a uniform head, above {writer.number(MIN_ROLE_SCORE, 'constant')}"
     if not heads:
         (best,) = maps.strongest(profile.map(key), 1)
         value = writer.number(best.value, f"value {key} {best.name}")
