@@ -84,7 +84,7 @@ def finalize(
     )
     probes = fit_probes(reader, judged, permuted, differs, plan, paper=options.paper)
     summarised = StepCount("tables and maps", 3)
-    small = xr.concat([shard[["received", "logprob", "p_true"]] for shard in shards], dim=EXAMPLE, data_vars="all")
+    small = xr.concat([shard[["logprob", "p_true"]] for shard in shards], dim=EXAMPLE, data_vars="all")
     scores = baseline_scores(small, answer_tokens)
     table, detectors, references = detector_table(probes.first_site, probes.heads, scores, controls.features, judged)
     summarised()
@@ -110,7 +110,7 @@ def finalize(
         "exact_last": ((EXAMPLE,), np.array([one.span[1] for one in probed], dtype=np.int64)),
         "answer_tokens": ((EXAMPLE,), answer_tokens),
         "topic_of": ((EXAMPLE,), np.array(topics, dtype=object)),
-        "received": ((LAYER, TOKEN), _mean_over_examples(small["received"].values)),
+        "received": ((LAYER, TOKEN), _mean_received(shards)),
         "in_prompt": ((TOKEN,), positions.in_prompt),
         "moved": ((TOKEN,), positions.moved),
         "p_true": ((EXAMPLE,), small["p_true"].values.astype(np.float32)),
@@ -229,12 +229,15 @@ def _compact(values: NDArray[Any]) -> NDArray[Any]:
     return values.astype(np.int64 if values.dtype.kind in "iu" else np.float32)
 
 
-def _mean_over_examples(received: NDArray[np.float32]) -> NDArray[np.float32]:
-    """(layer, token) over the examples that have a value."""
-    measured = np.isfinite(received)
-    count = measured.sum(axis=0)
-    mean = np.where(measured, received, 0.0).sum(axis=0, dtype=np.float64) / np.maximum(count, 1)
-    return np.where(count > 0, mean, np.nan).astype(np.float32)
+def _mean_received(shards: Sequence[xr.Dataset]) -> NDArray[np.float32]:
+    """(layer, token) over the answers that have a value, shard by shard."""
+    count, total = np.zeros(()), np.zeros(())
+    for shard in shards:
+        received = shard["received"].values
+        measured = np.isfinite(received)
+        count = count + measured.sum(axis=0)
+        total = total + np.where(measured, received, 0.0).sum(axis=0, dtype=np.float64)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan).astype(np.float32)
 
 
 def _leak(probes: FittedProbes, wrong: Labels, fold_of: Ints) -> dict[str, dict[str, float]]:
