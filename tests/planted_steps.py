@@ -2,7 +2,7 @@
 
 **Activations** (`planted_readings`): z of 6 layers x 5 heads, 8 wide, standard normal, but for the heads of `CARRIES`: each
 adds, on the steps of its function, a vector of its own. No other head knows anything by itself; the mean over the heads
-of a layer, which the joint probe sees next to each of them where it is asked to, knows a little in layers 0 to 3.
+of a layer, which the joint probe sees next to each of them, knows a little in layers 0 to 3, and nothing in 4 and 5.
 
 **The model** (`planted_steps_model`): the GPT-2 of `planted.py` with two more heads in its last layer, each of which looks
 three tokens back. A step's prompt ends in "{source} \\n A :", so from the last token that is the source; one head turns

@@ -11,8 +11,9 @@ It is refused (NaN and a reason) where the probe does not distinguish the functi
   A label that is no function passes the same test; `depth_of_wording` measures one.
 - **Own heads.** What says "this is alpha" says "this is not beta", so a head that carries one function matters to all. Which
   function is a head's own? The differences of its importance to that for every other function go through the same test,
-  one-sided, and all have to pass (`own_q`). These heads are the study's head sets; a head that matters as much to two is in
-  neither, as every head is where there are only two functions.
+  one-sided, and all have to pass (`own_q`). These heads, where a probe on the head alone also passes (it does not see the mean
+  of the layer, which says what neighbours know), are the study's head sets; a head that matters as much to two is in neither,
+  as every head is where there are only two functions.
 - **Training steps.** The same importance on the steps that the probe was trained on (`train_importance`) ranks heads for the
   study `function_masking`, which may then mask them on steps that neither the probe nor the ranking has seen.
 - **Elbow.** A function's heads are those up to the elbow of its sorted importance: the point furthest below the chord between

@@ -25,12 +25,14 @@ _MASKING_CURVES = {"own": "own", "random": "random", "effect": "effect", "effect
 
 
 def head_sets(dataset: xr.Dataset) -> Iterator[HeadSetMap]:
-    """One set per function: the heads that matter more to it than to any other; its map is the magnitude of the importance.
+    """One set per function: the heads that matter more to it than to any other, and from which alone it can be decoded, since
+    the joint probe also sees the mean of a head's layer; the map is the magnitude of the importance.
 
-    Before version 4 the study did not test that: there, the heads up to the elbow with q < 0.05.
+    Before version 4 the study did not test the first: there, the heads up to the elbow with q < 0.05.
     """
     if "own_q" in dataset:
-        member, rule = dataset["own_q"] < ALPHA, "more important to this function than to any other, with q < 0.05"
+        member = (dataset["own_q"] < ALPHA) & (dataset["single_head_q"] < ALPHA)
+        rule = "more important to this function than to any other, and decoding it alone, each with q < 0.05"
     else:
         member, rule = dataset["chosen"] & dataset["beyond_null"], "up to the elbow of importance, with q < 0.05"
     strength, members = layer_head(dataset["magnitude"], FUNCTION), member.transpose(FUNCTION, LAYER, HEAD).values

@@ -69,11 +69,11 @@ class ProbeData:
                     "least one token, and two of each are needed; give more steps, or leave that function out."
                 )
 
-    def features(self, layer_mean: bool = False) -> NDArray[np.float32]:
-        """(step, existing head, width): z of each head. ``layer_mean``: and the mean over the heads of its layer, 2 x width.
+    def features(self, layer_mean: bool = True) -> NDArray[np.float32]:
+        """(step, existing head, 2 x width): each head's z and, as published, the mean over the heads of its layer.
 
-        The mean is published. With it a head that knows nothing says what its neighbours know, and is named in their place
-        (docs/headbench.md).
+        With the mean, a head that knows nothing can say what its neighbours know (docs/headbench.md); without, the width is
+        that of z.
         """
         if not layer_mean:
             return np.ascontiguousarray(self.z[:, self.there], dtype=np.float32)

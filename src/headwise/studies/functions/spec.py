@@ -57,8 +57,9 @@ class FunctionsOptions(StudyOptions):
         choices=tuple(KEY_TOKEN_RULES),
     )
     layer_mean: bool = option(
-        False,
-        "whether the joint probe also sees, next to each head, the mean over the heads of its layer, as published",
+        True,
+        "whether the joint probe also sees, next to each head, the mean over the heads of its layer, as published; without, "
+        "a head that knows nothing cannot say what its neighbours know",
     )
     seeds: int = option(5, "number of joint probes, each with its own initialisation", minimum=2, quick=2)
     shuffles: int = option(
@@ -371,7 +372,7 @@ FUNCTIONS = DatasetSpec(
             parameters={"most_epochs": "max_epochs"},
         )
     },
-    readable_since=1,  # before 3, p and q are of an easier null; before 4, the probe saw the mean of the layer, always
+    readable_since=1,  # before 3, p and q are of an easier null; before 4, there is no own_q
 )
 
 SPEC = StudySpec(
