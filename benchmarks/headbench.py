@@ -14,7 +14,7 @@ models per level. The models are those of `ground_truth`. The finders are the st
                                       next to the rules that it replaced (`role_rules`)
     relation heads, copying           score above 0.15 (Elhelo and Geva); beyond null: and above 20 shuffles of the targets
     functions                         matters more to this function than to any other, and decodes it alone, q < 0.05; next to
-                                      what it replaced: up to the elbow, with q < 0.05; with the mean of every layer, and without
+                                      what it replaced (up to the elbow, with q < 0.05), with and without the mean of layers
     circuits                          the strongest tenth by effect, with the interval off 0
 
 The AUROC asks whether the score ranks heads that are of the kind above those that are not, over all heads of all models.
@@ -560,7 +560,7 @@ attention out. TransformerLens' `head_detector` reads the same weights and the s
 | sink | the same | *role*: above .5 | "more than half" |
 | these, before | the same | above .4; as sets, the highest tenth, interval over a uniform head | conventions |
 | relation heads, copying | [relations](studies/relations.md) | score > 0.15; *beyond null*: above shuffles too | published |
-| functions | [importance](studies/functions.md) | *own function*: matters more to it than to any other, and decodes it alone, q < 0.05 | nulls |
+| functions | [importance](studies/functions.md) | *own function*: matters most to it, and decodes it alone, q < 0.05 | nulls |
 | functions, before | the same | up to the elbow, with q < 0.05 | a convention, and a null |
 | circuits | [effect](studies/circuits.md) | the strongest tenth, with the interval off 0 | a fixed size |
 | `head_detector` | its "mul" score | above .3 | it documents none; Headwise's is used |
@@ -613,7 +613,8 @@ relations that writes all targets and the criterion of trained models (a head co
 only if needed, where heads that do the same work counted as none) were settled while first results were looked at. No finder's
 number was, but that of the roles, on models that no other table uses, and the rule of sinks, as said; the functions' set was
 made on activations of seeds 100 to 104, and its second question on 100 to 102, when the results of the first were known.
-Knock-out uses sequences of one period, so a head that looks back that far by position alone would count as an induction head."""
+Knock-out uses sequences of one period, so a head that looks back that far by position alone would count as an
+induction head."""
 
 
 def main() -> None:
