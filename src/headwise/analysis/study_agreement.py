@@ -96,7 +96,7 @@ def agreement(atlas: Atlas, *, permutations: int = PERMUTATIONS, seed: int = 0) 
         ['profile.previous', 'profile.induction', 'profile.duplicate']
         >>> pair = found.pair("relations.knowledge", "profile.previous")
         >>> pair.count, round(pair.expected, 1), pair.q < 0.05  # heads in both, expected by chance
-        (0, 0.3, False)
+        (0, 0.1, False)
     """
     datasets = atlas.datasets()
     with translate_content_errors(f"The atlas {atlas.location}"):
