@@ -70,12 +70,14 @@ CONVERSIONS = {  # their estimator: our score, and what turns ours into theirs
     "RAUQ": ("RAUQ", "+ 1; they count the token that ends the answer"),
     "AttentionScore": ("LLM-Check, attention", "they sum over all tokens, the prompt's too, and average over heads"),
     "PTrue": ("p(True)", "-log P(True) of their prompt among tokens that do not end it; ours: next section"),
-    "MonteCarloSequenceEntropy": ("Predictive entropy", "they count the token that ends a sample"),
+    "MonteCarloSequenceEntropy": (
+        "Predictive entropy", "they count the token that ends a sample, and none of theirs ends before two tokens",
+    ),
     "MonteCarloNormalizedSequenceEntropy": (
-        "Predictive entropy, per token", "they count the token that ends a sample in the sum, not in the length",
+        "Predictive entropy, per token", "the same, but the token that ends a sample is in the sum, not in the length",
     ),
     "SemanticEntropy": (
-        "Semantic entropy", "`over=\"samples\"`: mean over samples of -log Σ p(sample) of its group, without normalisation",
+        "Semantic entropy", "`over=\"samples\"`: mean over samples of -log Σ p(sample) of its group, without normalisation; the same",
     ),
     "SemanticEntropyEmpirical": ("Discrete semantic entropy", "none"),
     "EigenScore": ("EigenScore", "state one layer lower, at the last token that was fed, not at the last of the sample"),
@@ -132,7 +134,12 @@ def converted(model: Any, rows: list[dict[str, Any]]) -> dict[str, list[float]]:
     )  # their prompt may not end here: its probability goes to the others
     whole = [(row["prompt"], one["ids"] + [row["eos"]] * one["ended"]) for row in rows for one in row["samples"]]
     draws = len(rows[0]["samples"])
-    sums = _read(model, whole)["logprobs"].sum("token").values.reshape(-1, draws)
+    sums = _read(model, whole)["logprobs"].sum("token").values
+    eos = rows[0]["eos"]
+    for said in (0, 1):  # their samples may not end here either
+        ends = _read(model, [((*prompt, *ids[:said]), [eos]) for prompt, ids in whole])["logprobs"].values[:, 0]
+        sums = sums - np.log1p(-np.exp(ends))
+    sums = sums.reshape(-1, draws)
     lengths = np.array([[len(one["ids"]) for one in row["samples"]] for row in rows])
     groups = np.array([row["groups"] for row in rows])
     found["MonteCarloSequenceEntropy"] = -sums.mean(axis=1)
