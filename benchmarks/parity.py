@@ -77,7 +77,7 @@ CONVERSIONS = {  # their estimator: our score, and what turns ours into theirs
         "Predictive entropy, per token", "the same, but the token that ends a sample is in the sum, not in the length",
     ),
     "SemanticEntropy": (
-        "Semantic entropy", "`over=\"samples\"`: mean over samples of -log Σ p(sample) of its group, without normalisation; the same",
+        "Semantic entropy", "`over=\"samples\"`: mean over samples of -log Σ p(sample) of its group, unnormalised; the same",
     ),
     "SemanticEntropyEmpirical": ("Discrete semantic entropy", "none"),
     "EigenScore": ("EigenScore", "state one layer lower, at the last token that was fed, not at the last of the sample"),
