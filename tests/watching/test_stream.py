@@ -1,5 +1,6 @@
 """Answers that are scored while they are written: against the same answers read whole, alone, and by transformers' generate."""
 
+import gc
 from threading import Thread
 from typing import Any
 
@@ -25,6 +26,12 @@ from headwise.watching.fitted import WatchedScore
 
 NEW = 7
 QUESTION = "where was the river ?"
+
+
+@pytest.fixture(autouse=True)
+def no_abandoned_streams():
+    """A stream that an earlier test left unfinished ends when it is collected: not in the middle of the next one."""
+    gc.collect()
 
 
 @pytest.fixture(scope="module")
