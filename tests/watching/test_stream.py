@@ -1,6 +1,5 @@
 """Answers that are scored while they are written: against the same answers read whole, alone, and by transformers' generate."""
 
-import gc
 from threading import Thread
 from typing import Any
 
@@ -26,12 +25,6 @@ from headwise.watching.fitted import WatchedScore
 
 NEW = 7
 QUESTION = "where was the river ?"
-
-
-@pytest.fixture(autouse=True)
-def no_abandoned_streams():
-    """A stream that an earlier test left unfinished ends when it is collected: not in the middle of the next one."""
-    gc.collect()
 
 
 @pytest.fixture(scope="module")
@@ -144,6 +137,26 @@ def test_a_prompt_that_joins_gets_the_answer_that_it_gets_alone(model, atlas):
         got, expected = [event.score for event in events[row]], [event.score for event in whole.tokens]
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)
         assert events[row][-1].finished == "length"
+
+
+def test_a_stream_sees_its_own_passes_alone(model):
+    """Two streams in turn, and one that is left unfinished."""
+    watch, some = hw.watch(model, "RAUQ"), prompts(model)
+    left = watch.stream(some[3:])
+    next(left)
+    first, second = watch.stream(some[:2]), watch.stream(some[2:3])
+    events: list[list[Any]] = [[], [], []]
+    for _ in range(NEW):
+        for stream, width in ((first, 2), (second, 1)):
+            for event in (next(stream) for _ in range(width)):
+                events[event.row if stream is first else 2].append(event)
+    for found, one in zip(events, some, strict=False):
+        expected = watch.answer(one).tokens
+        assert [event.token for event in found] == [event.token for event in expected]
+        np.testing.assert_allclose([e.score for e in found], [e.score for e in expected], rtol=1e-4, atol=1e-4)
+    for stream in (left, first, second):
+        stream.close()
+    assert hooks(model) == 0
 
 
 def test_rows_end_by_themselves(model):

@@ -357,6 +357,17 @@ def paused(structure: Structure) -> Iterator[None]:
             patch.observations = observations
 
 
+@contextmanager
+def suspended(structure: Structure, observation: Observers) -> Iterator[None]:
+    """Run passes that an active observation does not see; others may begin and end meanwhile."""
+    patch, _ = _ACTIVE[id(structure.decoder)]
+    patch.observations = [one for one in patch.observations if one is not observation]
+    try:
+        yield
+    finally:
+        patch.observations = [*patch.observations, observation]
+
+
 class SideStream:
     """The layers of one forward pass, each observed one layer late, on a side CUDA stream where instruments allow it.
 

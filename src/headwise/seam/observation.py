@@ -16,7 +16,7 @@ may run in different threads.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from typing import Self
 
 import torch
@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from headwise.core.errors import SeamError, did_you_mean
 from headwise.model import Model
-from headwise.seam.forward import patched
+from headwise.seam.forward import patched, suspended
 from headwise.seam.instrument import Instrument, Intervention
 from headwise.seam.structure import Structure, refuse_unseeable
 
@@ -79,6 +79,10 @@ class Observation:
         stack, self._stack = self._stack, None
         if stack is not None:
             stack.close()
+
+    def suspended(self) -> AbstractContextManager[None]:
+        """Passes inside the ``with`` are not observed: those of somebody else, between two of one's own."""
+        return suspended(self.structure, self)
 
     def __getitem__(self, key: str | Instrument) -> xr.Dataset:
         if isinstance(key, Instrument):

@@ -23,7 +23,7 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -37,7 +37,7 @@ from headwise.core.errors import DataError
 from headwise.instruments.answer_rows import ROW_STATISTICS, RunningAnswerRows
 from headwise.model import Model
 from headwise.probes.running_scores import AnswerStep, RunningDetector, RunningScore
-from headwise.seam import observe
+from headwise.seam import Observation, observe
 from headwise.studies.answers.endings import ending_ids
 from headwise.studies.decoding import DecodedTokens, Ids, PrefixCachedDecoder
 
@@ -125,6 +125,7 @@ class Stream:
         self._cancelled: set[int] = set()
         self._ended = False
         self._observation = ExitStack()
+        self._observing: Observation | None = None
         self._events = self._generate()
 
     def __iter__(self) -> Iterator[TokenScore]:
@@ -184,7 +185,8 @@ class Stream:
             for row, event in zip(step.rows, answers.step(lines, step, self._cancelled), strict=True):
                 if event.finished is not None:
                     decoding.end(row)
-                yield event
+                with nullcontext() if self._observing is None else self._observing.suspended():
+                    yield event  # whoever has the event may run the model, or leave the stream unfinished
             while decoding.running and (joining := self._next_joining()) is not None:
                 numbers.append(joining[0])
                 answers.begin(*joining)
@@ -192,7 +194,7 @@ class Stream:
 
     def _observe(self) -> None:
         if self._answers.rows is not None:
-            self._observation.enter_context(observe(self._answers.model, self._answers.rows))
+            self._observing = self._observation.enter_context(observe(self._answers.model, self._answers.rows))
 
     @contextmanager
     def _joining(self, lines: int) -> Iterator[None]:
