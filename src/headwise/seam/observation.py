@@ -81,7 +81,7 @@ class Observation:
             stack.close()
 
     def suspended(self) -> AbstractContextManager[None]:
-        """Passes inside the ``with`` are not observed: those of somebody else, between two of one's own."""
+        """Passes inside the ``with`` are not observed: those of other code, between two of this one."""
         return suspended(self.structure, self)
 
     def __getitem__(self, key: str | Instrument) -> xr.Dataset:

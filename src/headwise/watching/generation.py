@@ -186,7 +186,7 @@ class Stream:
                 if event.finished is not None:
                     decoding.end(row)
                 with nullcontext() if self._observing is None else self._observing.suspended():
-                    yield event  # whoever has the event may run the model, or leave the stream unfinished
+                    yield event  # the caller may run the model, or leave the stream unfinished
             while decoding.running and (joining := self._next_joining()) is not None:
                 numbers.append(joining[0])
                 answers.begin(*joining)
